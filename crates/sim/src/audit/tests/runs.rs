@@ -261,3 +261,15 @@ fn a_machine_has_jobs_of_one_run_if_a_run_asked_for_its_own() {
     assert_eq!(served(always, always, "never", false), violated, "by the setting");
     assert_eq!(served(never, never, "never", true), None, "the operator gave it away");
 }
+
+#[test]
+fn a_refresh_that_is_gone_is_not_at_work() {
+    let mut audit = Audit::default();
+    audit.refresh_begins(Pid(1), &BTreeMap::new(), second(0));
+    audit.refresh_begins(Pid(2), &BTreeMap::new(), second(5));
+    assert_eq!(audit.refreshes_at_work(), 2);
+    audit.refresh_is_gone(Pid(1), second(10));
+    assert_eq!(audit.refreshes_at_work(), 1);
+    assert!(audit.is_refresh(Pid(1)), "what it has sent may still arrive");
+    assert!(audit.refresh_ended.is_some_and(|ended| ended > second(10)));
+}
