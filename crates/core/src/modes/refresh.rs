@@ -129,7 +129,7 @@ async fn carry_out(
     in_force: InForce,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
-    let InForce { settings, mut failure, has_forge, checks_all } = in_force;
+    let InForce { settings, mut failure, has_forge, checks_all, is_noted } = in_force;
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
@@ -155,7 +155,8 @@ async fn carry_out(
     let warmed = keep_warm::keep_warm(plane, &settings, survey, stop, &mut outcome).await;
     keep_first(&mut failure, warmed);
     // Inputs that cannot be used say nothing about what exists.
-    if failure.as_ref().is_some_and(|failure| failure.kind != FailureKind::InvalidInput) {
+    let is_in_doubt = |failure: &Failure| failure.kind != FailureKind::InvalidInput;
+    if is_noted && failure.as_ref().is_some_and(is_in_doubt) {
         infrastructure::check_next_time(plane).await;
     }
     outcome.failure = failure;

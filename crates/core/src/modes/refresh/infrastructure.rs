@@ -32,6 +32,9 @@ pub(super) struct InForce {
     pub(super) has_forge: bool,
     /// Whether this refresh checks everything that exists.
     pub(super) checks_all: bool,
+    /// Whether the settings say when everything was checked last. Without that, the next refresh
+    /// checks everything.
+    pub(super) is_noted: bool,
 }
 
 /// Creates what is missing, and stores the settings in `given` once everything that they need is
@@ -49,7 +52,9 @@ pub(super) async fn create_missing(plane: &Plane, given: &SettingsMap) -> Result
         }
     };
     match apply(plane, given, &stored, checks_all).await {
-        Ok(settings) => Ok(InForce { settings, failure: None, has_forge: true, checks_all }),
+        Ok(settings) => {
+            Ok(InForce { settings, failure: None, has_forge: true, checks_all, is_noted: true })
+        }
         Err(failure) => keep(plane, &stored, failure).await,
     }
 }
@@ -173,7 +178,8 @@ async fn keep(plane: &Plane, stored: &SettingsMap, failure: Failure) -> Result<I
     if has_forge {
         keep_first(&mut failure, renew_credentials(plane, &settings).await);
     }
-    Ok(InForce { settings, failure, has_forge, checks_all: true })
+    let is_noted = stored.contains_key(CHECKED);
+    Ok(InForce { settings, failure, has_forge, checks_all: true, is_noted })
 }
 
 /// Agents need credentials for as long as the stored settings are in force, whether or not others
