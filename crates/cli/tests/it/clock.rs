@@ -5,7 +5,8 @@ use rustix::process::Signal;
 
 use crate::harness::{Driven, Home, signal, until};
 
-/// More than the 15 s for which a heartbeat with the default period is healthy.
+/// More than the 24 s for which the heartbeat of an idle machine is healthy: it is sent at every second
+/// period.
 const AHEAD: &str = "+30 seconds";
 const BEHIND: &str = "-30 seconds";
 
@@ -28,7 +29,7 @@ fn until_shifted(home: &Home) {
 }
 
 fn home() -> Home {
-    Home::with(&["--heartbeat-period-sec=5"])
+    Home::with(&["--heartbeat-period-sec=4"])
 }
 
 #[test]

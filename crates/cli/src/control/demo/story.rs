@@ -16,7 +16,7 @@ use super::{audit, failed};
 const SETTINGS: [&str; 19] = [
     "refresh",
     "--local-boot-ms=1500",
-    "--heartbeat-period-sec=0.8",
+    "--heartbeat-period-sec=0.5",
     "--claim-registration-timeout-sec=3",
     "--claim-timeout-sec=20",
     "--created-timeout-sec=20",

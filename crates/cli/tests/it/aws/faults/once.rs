@@ -63,7 +63,7 @@ const REAP: [Kind; 8] = [
     (DynamoDb, "DescribeTable", ""),
     (Sqs, "CreateQueue", ""),
     (DynamoDb, "Query", "LIVE#"),
-    (DynamoDb, "UpdateItem", REAPED),
+    (DynamoDb, "BatchExecuteStatement", REAPED),
     (Ec2, "TerminateInstances", ""),
     (Ec2, "DescribeInstances", ""),
     (Sqs, "DeleteMessageBatch", ""),
@@ -75,7 +75,7 @@ pub(super) const REGISTER: &str = r#"":state":{"S":"created"}"#;
 const ACTIVATE_OR_COMMIT: &str = r#"":state":{"S":"running"}"#;
 const RELEASE_TO_POOL: &str = r#"":state":{"S":"idle"}"#;
 pub(super) const CLAIM: &str = r#"":state":{"S":"claimed"}"#;
-const REAPED: &str = r#"":state":{"S":"terminated"}"#;
+const REAPED: &str = r#"{"S":"terminated"}"#;
 
 #[test]
 fn each_request_is_lost_once() {

@@ -6,6 +6,7 @@
 //! If they agree, the queue counts as empty. If the numbers say that tickets are visible, a thorough
 //! receive decides. If other receivers hold tickets, the queue is asked again for the pickup patience.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -52,7 +53,11 @@ impl<'a> Queue<'a> {
     ) -> PortResult<Vec<ReceivedMessage>> {
         let clock = &*self.plane.clock;
         let wait = Wait::begin(clock, self.patience, self.interval);
+        let is_waiting = AtomicBool::new(false);
         let ask = || async {
+            if is_waiting.swap(true, Ordering::Relaxed) {
+                return self.ask_again(wanted, hidden_by_us()).await;
+            }
             let messages = self.receive_together(&shares(wanted)).await?;
             if !messages.is_empty() {
                 return Ok(Some(messages));
@@ -85,6 +90,20 @@ impl<'a> Queue<'a> {
             return Ok(Some(messages));
         }
         Ok(None)
+    }
+
+    /// Asks once more while other receivers hold tickets. Nothing hurries then, so one receive looks
+    /// thoroughly instead of several quick ones.
+    async fn ask_again(
+        &self,
+        wanted: usize,
+        hidden_by_us: usize,
+    ) -> PortResult<Option<Vec<ReceivedMessage>>> {
+        let receive = self.receive_thoroughly(wanted.clamp(1, BATCH));
+        let (messages, depth) = join(receive, self.depth()).await;
+        let messages = messages?;
+        let is_over = !messages.is_empty() || depth?.held <= hidden_by_us;
+        Ok(is_over.then_some(messages))
     }
 
     /// Makes receives of these sizes at once. Fails only if no receive has brought a ticket: tickets
