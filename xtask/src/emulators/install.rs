@@ -1,6 +1,7 @@
 //! Installs the emulators and tools into `.tools`, once.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -58,7 +59,10 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
         // If the distribution has replaced the interpreter, the packages are unusable.
         forget(&venv)?;
     }
-    part(&venv, REQUIREMENTS, || install_python(root, &venv, &python))?;
+    part(&venv, REQUIREMENTS, || {
+        log(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
+        install_packages(&venv, &root.join("xtask").join("requirements.txt"))
+    })?;
     let dynamodb = tools.join("dynamodb");
     part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
     let models = tools.join("models");
@@ -126,14 +130,39 @@ fn starts(python: &Path) -> bool {
     asked.is_ok_and(|answer| answer.status.success())
 }
 
-fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), TaskError> {
-    log(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
+/// Installs a program from PyPI into a folder of its own in `.tools`, with everything that it needs.
+/// A link in `.tools/bin` makes it one of the tools.
+pub(crate) fn python_program(
+    root: &Path,
+    name: &str,
+    requirements: &Path,
+) -> Result<(), TaskError> {
+    let _lock = lock(root)?;
+    let tools = root.join(tool::DIRECTORY);
+    let venv = tools.join(name);
+    let pin =
+        fs::read_to_string(requirements).map_err(|error| TaskError::with(requirements, error))?;
+    part(&venv, &pin, || {
+        log(&format!("installing {name} into {}/{name}", tool::DIRECTORY));
+        install_packages(&venv, requirements)
+    })?;
+    let link = tools.join("bin").join(name);
+    if link.exists() {
+        return Ok(());
+    }
+    let linked = fs::create_dir_all(tools.join("bin"))
+        .and_then(|()| symlink(venv.join("bin").join(name), &link));
+    linked.map_err(|error| TaskError::with(&link, error))
+}
+
+/// Makes a virtual environment with the packages that a file lists with their digests.
+fn install_packages(venv: &Path, requirements: &Path) -> Result<(), TaskError> {
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
-    let mut pip = Command::new(python);
+    let mut pip = Command::new(venv.join("bin").join("python"));
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
         // No package is compiled, and none runs code during installation.
         .args(["--only-binary=:all:", "--require-hashes", "--no-deps", "--requirement"])
-        .arg(root.join("xtask").join("requirements.txt"));
+        .arg(requirements);
     retry_until_success(&mut pip)
 }
 
