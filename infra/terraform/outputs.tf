@@ -20,7 +20,7 @@ output "security_group_ids" {
 
 output "iam_instance_profile" {
   description = "Input iam-instance-profile of refresh"
-  value       = aws_iam_instance_profile.machine_profile.name
+  value       = aws_iam_instance_profile.machine_profile.arn
 }
 
 output "refresh_role_arn" {
