@@ -7,10 +7,12 @@ mod tests;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use crate::child;
 use crate::emulators;
 use crate::error::TaskError;
-use crate::step::{Report, Step};
+use crate::step::{Report, exit_code_of};
 use render::Language;
 
 const TEMPLATE: &str = "infra/cloudformation.yaml";
@@ -46,12 +48,19 @@ pub(crate) fn run(root: &Path) -> Report {
 /// template.
 pub(crate) fn check(report: &mut Report, root: &Path, fix: bool) {
     report.check("infrastructure", || if fix { write(root) } else { compare(root) });
-    let lint = Step::program("cfn-lint", "cfn-lint", &format!("--template {TEMPLATE}"));
-    let installed = report.set_up("install cfn-lint", || {
-        emulators::python_program(root, "cfn-lint", &root.join(REQUIREMENTS))
-    });
-    if installed.is_some() {
-        report.run(&lint, root);
+    report.check("cfn-lint", || lint(root));
+}
+
+fn lint(root: &Path) -> Result<(), TaskError> {
+    let python = emulators::python_with(root, "cfn-lint", &root.join(REQUIREMENTS))?;
+    let mut command = Command::new(python);
+    command.args(["-m", "cfnlint", "--template", TEMPLATE]).current_dir(root);
+    match exit_code_of(child::run(&mut command), "cfn-lint") {
+        0 => Ok(()),
+        code => Err(TaskError::new(
+            format!("{TEMPLATE}: cfn-lint ended with exit code {code}"),
+            "its lines above name the problems; if it did not start, remove .tools/cfn-lint",
+        )),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Installs the emulators and tools into `.tools`, once.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -130,29 +129,22 @@ fn starts(python: &Path) -> bool {
     asked.is_ok_and(|answer| answer.status.success())
 }
 
-/// Installs a program from PyPI into a folder of its own in `.tools`, with everything that it needs.
-/// A link in `.tools/bin` makes it one of the tools.
-pub(crate) fn python_program(
+/// Installs packages of Python into a folder of their own in `.tools`, and returns the interpreter
+/// that finds them.
+pub(crate) fn python_with(
     root: &Path,
-    name: &str,
+    folder: &str,
     requirements: &Path,
-) -> Result<(), TaskError> {
+) -> Result<PathBuf, TaskError> {
     let _lock = lock(root)?;
-    let tools = root.join(tool::DIRECTORY);
-    let venv = tools.join(name);
+    let venv = root.join(tool::DIRECTORY).join(folder);
     let pin =
         fs::read_to_string(requirements).map_err(|error| TaskError::with(requirements, error))?;
     part(&venv, &pin, || {
-        log(&format!("installing {name} into {}/{name}", tool::DIRECTORY));
+        log(&format!("installing {folder} into {}/{folder}", tool::DIRECTORY));
         install_packages(&venv, requirements)
     })?;
-    let link = tools.join("bin").join(name);
-    if link.exists() {
-        return Ok(());
-    }
-    let linked = fs::create_dir_all(tools.join("bin"))
-        .and_then(|()| symlink(venv.join("bin").join(name), &link));
-    linked.map_err(|error| TaskError::with(&link, error))
+    Ok(venv.join("bin").join("python"))
 }
 
 /// Makes a virtual environment with the packages that a file lists with their digests.

@@ -48,7 +48,7 @@ impl Template {
             let text = given.get(name.as_str()).copied().or(default);
             let text = text.unwrap_or_else(|| panic!("no value for {name}"));
             let is_list = parameter["Type"] == "CommaDelimitedList";
-            let list = || text.split(',').filter(|it| !it.is_empty()).collect::<Vec<_>>();
+            let list = || text.split(',').collect::<Vec<_>>();
             (name.clone(), if is_list { json!(list()) } else { json!(text) })
         });
         let resolver = Resolver { template: &self.0, values: values.collect() };
