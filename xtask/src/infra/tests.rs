@@ -15,8 +15,10 @@ use template::Template;
 /// The longest template that CloudFormation takes without a bucket, in bytes.
 const LONGEST_TEMPLATE: usize = 51_200;
 
-/// The types of resources: CloudFormation's and Terraform's name, and the names of their properties.
-const TYPES: [(&str, &str, &[(&str, &str)]); 16] = [
+/// A type of resources: CloudFormation's and Terraform's name, and the names of its properties.
+type Type = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const TYPES: [Type; 17] = [
     (
         "AWS::IAM::OIDCProvider",
         "aws_iam_openid_connect_provider",
@@ -109,6 +111,7 @@ const TYPES: [(&str, &str, &[(&str, &str)]); 16] = [
         "aws_route_table_association",
         &[("SubnetId", "subnet_id"), ("RouteTableId", "route_table_id")],
     ),
+    ("AWS::EC2::EIP", "aws_eip", &[("Domain", "domain")]),
     (
         "AWS::EC2::NatGateway",
         "aws_nat_gateway",
@@ -125,9 +128,6 @@ const TYPES: [(&str, &str, &[(&str, &str)]); 16] = [
         ],
     ),
 ];
-/// The only type with a property of the same name in both.
-const ADDRESS: (&str, &str, &[(&str, &str)]) =
-    ("AWS::EC2::EIP", "aws_eip", &[("Domain", "domain")]);
 
 /// What is deployed, by the parameters of the template. Each condition holds in one of them and not
 /// in another, which a test checks.
@@ -270,8 +270,8 @@ fn the_module_creates_what_the_template_creates() {
         let state = module.applied(&given(parameters), &template.logical_names());
         let mut created = BTreeSet::new();
         for (name, resource) in &stack.resources {
-            let types = TYPES.iter().chain([&ADDRESS]);
-            let (_, kind, names) = types.copied().find(|it| it.0 == resource.kind).unwrap();
+            let found = TYPES.into_iter().find(|it| it.0 == resource.kind);
+            let (_, kind, names) = found.unwrap_or_else(|| panic!("not in TYPES: {name}"));
             let address = format!("{kind}.{}", snake(name));
             let other = state.resources.get(&address);
             let other = other.unwrap_or_else(|| panic!("{parameters:?}: no {address}"));

@@ -109,7 +109,7 @@ impl Module {
             let name = block.labels()[1].as_str();
             let logical = logical_names.iter().find(|it| snake(it) == name);
             let logical = logical.unwrap_or_else(|| panic!("not in the template: {name}"));
-            scope.add_resource(&block.labels()[0].as_str(), name, logical, count.as_ref(), number);
+            scope.add_resource(block.labels()[0].as_str(), name, logical, count.as_ref(), number);
         }
         scope.declare_resources();
         scope.add_locals(&self.locals);
