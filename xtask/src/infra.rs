@@ -53,8 +53,10 @@ pub(crate) fn check(report: &mut Report, root: &Path, fix: bool) {
 
 fn lint(root: &Path) -> Result<(), TaskError> {
     let python = emulators::python_with(root, "cfn-lint", &root.join(REQUIREMENTS))?;
+    // The program's first line has the interpreter's path, which changes if .tools is copied.
+    let program = python.with_file_name("cfn-lint");
     let mut command = Command::new(python);
-    command.args(["-m", "cfnlint", "--template", TEMPLATE]).current_dir(root);
+    command.arg(program).args(["--template", TEMPLATE]).current_dir(root);
     match exit_code_of(child::run(&mut command), "cfn-lint") {
         0 => Ok(()),
         code => Err(TaskError::new(
