@@ -11,8 +11,9 @@ Usage: cargo xtask <TASK>
 
 Tasks:
   test [-- NEXTEST_ARGS]  run the workspace's doctests, then all other tests
-  check [--fix]           check formatting, lints, API documentation, licences and bans;
-                          --fix formats the code instead of reporting differences
+  check [--fix]           check formatting, lints, API documentation, licences, bans, and the
+                          infrastructure, with cfn-lint; --fix formats the code and writes the
+                          infrastructure instead of reporting differences
   docs                    check the links of all Markdown files and build the book (target/book)
   emulators [-- COMMAND]  start DynamoDB Local and MiniStack and run the command with their
                           addresses; without a command, print the addresses and keep running
@@ -31,6 +32,8 @@ Tasks:
   bench claims            make 1,000 warm claims on emulated AWS with registrations that take as long
                           as GitHub's, and fail if a healthy machine is lost; takes a quarter of an
                           hour after the build
+  infra                   write the policies into the template and the module in infra/, and lint
+                          the template with cfn-lint
   policies                compare the stand-in's answers for policies/ with another implementation
                           of IAM, and lint the policies; needs npm and PyPI
   sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
@@ -71,6 +74,7 @@ pub(crate) enum Task {
         fix: bool,
     },
     Docs,
+    Infra,
     Policies,
     Emulators {
         command: Vec<String>,
@@ -151,6 +155,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "docs" => Task::Docs,
+        "infra" => Task::Infra,
         "policies" => Task::Policies,
         "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
         "cloud" => return cloud(args),
@@ -265,6 +270,7 @@ mod tests {
             ("check", Task::Check { fix: false }),
             ("check --fix", Task::Check { fix: true }),
             ("docs", Task::Docs),
+            ("infra", Task::Infra),
             ("policies", Task::Policies),
             ("emulators", Task::Emulators { command: vec![] }),
             (
@@ -344,6 +350,7 @@ mod tests {
             "cloud",
             "vm",
             "bench",
+            "infra",
             "sim",
             "fuzz",
             "mutants",

@@ -21,7 +21,7 @@ use crate::tool;
 pub(crate) use environment::Environment;
 use environment::Places;
 use install::Installed;
-pub(crate) use install::part;
+pub(crate) use install::{part, python_with};
 pub(crate) use program::vm_tools;
 use service::{EmulatorSpec, Service};
 

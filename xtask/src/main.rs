@@ -11,6 +11,7 @@ mod docs;
 mod emulators;
 mod error;
 mod fuzz;
+mod infra;
 mod policies;
 mod sim;
 mod step;
@@ -53,11 +54,13 @@ fn main() -> ExitCode {
                 report.run(&step, &root);
             }
             darwin::check(&mut report, &root);
+            infra::check(&mut report, &root, fix);
             report.run_with(&[&tool::DENY], &commands::deny(), &root);
             report.note("advisories are checked only by the CI on GitHub: cargo xtask advisories");
             report
         }
         Task::Docs => docs::run(&root),
+        Task::Infra => infra::run(&root),
         Task::Policies => return ExitCode::from(policies::run(&root)),
         Task::Fuzz { target, seconds } => {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));

@@ -58,7 +58,10 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
         // If the distribution has replaced the interpreter, the packages are unusable.
         forget(&venv)?;
     }
-    part(&venv, REQUIREMENTS, || install_python(root, &venv, &python))?;
+    part(&venv, REQUIREMENTS, || {
+        log(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
+        install_packages(&venv, &root.join("xtask").join("requirements.txt"))
+    })?;
     let dynamodb = tools.join("dynamodb");
     part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
     let models = tools.join("models");
@@ -126,14 +129,32 @@ fn starts(python: &Path) -> bool {
     asked.is_ok_and(|answer| answer.status.success())
 }
 
-fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), TaskError> {
-    log(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
+/// Installs packages of Python into a folder of their own in `.tools`, and returns the interpreter
+/// that finds them.
+pub(crate) fn python_with(
+    root: &Path,
+    folder: &str,
+    requirements: &Path,
+) -> Result<PathBuf, TaskError> {
+    let _lock = lock(root)?;
+    let venv = root.join(tool::DIRECTORY).join(folder);
+    let pin =
+        fs::read_to_string(requirements).map_err(|error| TaskError::with(requirements, error))?;
+    part(&venv, &pin, || {
+        log(&format!("installing {folder} into {}/{folder}", tool::DIRECTORY));
+        install_packages(&venv, requirements)
+    })?;
+    Ok(venv.join("bin").join("python"))
+}
+
+/// Makes a virtual environment with the packages that a file lists with their digests.
+fn install_packages(venv: &Path, requirements: &Path) -> Result<(), TaskError> {
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
-    let mut pip = Command::new(python);
+    let mut pip = Command::new(venv.join("bin").join("python"));
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
         // No package is compiled, and none runs code during installation.
         .args(["--only-binary=:all:", "--require-hashes", "--no-deps", "--requirement"])
-        .arg(root.join("xtask").join("requirements.txt"));
+        .arg(requirements);
     retry_until_success(&mut pip)
 }
 

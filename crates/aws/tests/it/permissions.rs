@@ -25,8 +25,12 @@ fn page() -> String {
 }
 
 /// The policies that an operator attaches beside those of the roles.
-const OPTIONAL: [&str; 3] =
-    ["optional/machine-logs", "optional/machine-connect", "optional/operator-connect"];
+const OPTIONAL: [&str; 4] = [
+    "optional/machine-logs",
+    "optional/machine-connect",
+    "optional/operator-connect",
+    "optional/volume-key",
+];
 
 /// The names of all policies below the folder.
 fn names() -> impl Iterator<Item = &'static str> {

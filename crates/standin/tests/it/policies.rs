@@ -2,6 +2,7 @@
 //! `policies/checks`. Each request is sent to the gateway as the role.
 
 mod account;
+mod infra;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -36,11 +36,15 @@ fn pool_of(account: &Account) -> PolicyPool {
 
 /// Whether a job with this subject, ref and audience may assume a role with the trust policy.
 async fn admits(account: &Account, policy: &str, sub: &str, git_ref: &str, aud: &str) -> bool {
+    is_admitted(account, policy, &[("sub", sub), ("ref", git_ref), ("aud", aud)]).await
+}
+
+/// Whether a job with these claims may assume a role with the trust policy.
+pub(super) async fn is_admitted(account: &Account, policy: &str, claims: &[(&str, &str)]) -> bool {
     let roles = [Role::Provision, Role::Release];
     let role = account.gateway.add_role("tried", policy, &pool_of(account), &roles);
-    let claims = [("sub", sub), ("ref", git_ref), ("aud", aud)];
     let before = account.gateway.denials().len();
-    let answered = account.assume(&role, &account.gateway.issue_token(&claims)).await;
+    let answered = account.assume(&role, &account.gateway.issue_token(claims)).await;
     let denials = account.gateway.denials().split_off(before);
     match answered {
         Ok(_) => {
