@@ -102,12 +102,19 @@ locals {
         "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
       },
       {
+        "Sid" : "WakeMachines",
+        "Effect" : "Allow",
+        "Action" : ["sqs:SendMessage", "sqs:GetQueueAttributes", "sqs:DeleteQueue"],
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*"
+      },
+      {
         "Sid" : "SeeMachinesAndTemplate",
         "Effect" : "Allow",
         "Action" : [
           "ec2:DescribeInstances",
           "ec2:DescribeLaunchTemplateVersions",
-          "ec2:DescribeImages"
+          "ec2:DescribeImages",
+          "sqs:ListQueues"
         ],
         "Resource" : "*"
       },
@@ -202,12 +209,7 @@ locals {
         "Sid" : "TagAtCreation",
         "Effect" : "Allow",
         "Action" : "ec2:CreateTags",
-        "Resource" : [
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:launch-template/*",
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:fleet/*",
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:instance/*",
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:volume/*"
-        ],
+        "Resource" : "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:*",
         "Condition" : {
           "StringEquals" : {
             "ec2:CreateAction" : ["CreateLaunchTemplate", "CreateFleet", "RunInstances"],
@@ -387,6 +389,12 @@ locals {
         "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
       },
       {
+        "Sid" : "WakeMachines",
+        "Effect" : "Allow",
+        "Action" : "sqs:SendMessage",
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*"
+      },
+      {
         "Sid" : "SeeMachines",
         "Effect" : "Allow",
         "Action" : "ec2:DescribeInstances",
@@ -486,11 +494,7 @@ locals {
         "Sid" : "TagAtLaunch",
         "Effect" : "Allow",
         "Action" : "ec2:CreateTags",
-        "Resource" : [
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:fleet/*",
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:instance/*",
-          "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:volume/*"
-        ],
+        "Resource" : "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:*",
         "Condition" : {
           "StringEquals" : {
             "ec2:CreateAction" : ["CreateFleet", "RunInstances"],
@@ -583,6 +587,12 @@ locals {
         "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
       },
       {
+        "Sid" : "WakeMachines",
+        "Effect" : "Allow",
+        "Action" : "sqs:SendMessage",
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*"
+      },
+      {
         "Sid" : "SeeMachines",
         "Effect" : "Allow",
         "Action" : "ec2:DescribeInstances",
@@ -656,6 +666,28 @@ locals {
             ]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
+        }
+      },
+      {
+        "Sid" : "MakeOwnQueue",
+        "Effect" : "Allow",
+        "Action" : ["sqs:CreateQueue", "sqs:TagQueue"],
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*",
+        "Condition" : {
+          "StringEquals" : { "aws:RequestTag/ondeck:machine" : "$${ec2:SourceInstanceARN}" },
+          "StringEqualsIfExists" : { "aws:ResourceTag/ondeck:machine" : "$${ec2:SourceInstanceARN}" },
+          "ForAllValues:StringEquals" : {
+            "aws:TagKeys" : ["managed-by", "ondeck:machine", "ondeck:pool"]
+          }
+        }
+      },
+      {
+        "Sid" : "HearWakeUps",
+        "Effect" : "Allow",
+        "Action" : "sqs:ReceiveMessage",
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*",
+        "Condition" : {
+          "StringEquals" : { "aws:ResourceTag/ondeck:machine" : "$${ec2:SourceInstanceARN}" }
         }
       }
     ]

@@ -1,11 +1,11 @@
 //! The record that an agent has read last, to make its next reads cheaper.
 //!
-//! An agent reads its record every 15 s, or every 250 ms if it is not woken, and it has rarely changed. An eventually consistent read
-//! costs half of a consistent one. Successive ones may be answered by different replicas and go
-//! back in time: to the run that was just released, or to the threshold before the claim. So an
-//! eventually consistent read counts only if it equals the last consistent one and no decision
-//! depends on it; otherwise a consistent read follows. A stale replica can delay a change, never
-//! invent one.
+//! An agent reads its record every 15 s, or every 250 ms if it is not woken, and it has rarely
+//! changed. An eventually consistent read costs half of a consistent one. Successive ones may be
+//! answered by different replicas and go back in time: to the run that was just released, or to the
+//! threshold before the claim. So an eventually consistent read counts only if it equals the last
+//! consistent one and no decision depends on it; otherwise a consistent read follows. A stale replica
+//! can delay a change, never invent one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,6 +8,7 @@ use ondeck_aws::DynamoStore;
 use ondeck_core::lifecycle::{Created, Instance, Live, Verdict};
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::SettingsVersion;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Store};
 use ondeck_core::testkit::plane;
 
@@ -146,11 +147,11 @@ async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
     let running = running(&control, "i-1", "7").await;
     assert_eq!(look().await, seen(Some("running"), &[sure]));
     assert_eq!(look().await, seen(Some("running"), &[cheap]));
-    make(&control, running.release(noon(), HOUR)).await;
+    let idle = make(&control, running.release(noon(), HOUR)).await;
     assert_eq!(look().await, seen(Some("idle"), &[cheap, sure]), "news are made sure of");
     assert_eq!(look().await, seen(Some("idle"), &[cheap]));
-    agent.beat(&id, &beat(noon() + HOUR)).await.unwrap();
-    proxy.calls();
+    make(&control, idle.expire(Timestamp::from_millis(0))).await;
+    assert_eq!(look().await, seen(Some("idle"), &[cheap, sure]));
     assert_eq!(look().await, seen(Some("idle"), &[sure]), "its time is up");
     harness.done().await;
 }
