@@ -136,6 +136,10 @@ pub(crate) struct Audit {
     agents_beat: bool,
     /// The provisions that have not reported, with their runs.
     provisions_at_work: BTreeMap<Pid, RunId>,
+    /// When the last provision of each run ended.
+    last_provisions: BTreeMap<RunId, Timestamp>,
+    /// When each run last lost a machine to its release.
+    last_releases: BTreeMap<RunId, Timestamp>,
     /// When a provision last ended.
     provision_ended: Option<Timestamp>,
     /// Whether the provider lists machines at once.
@@ -254,6 +258,10 @@ impl Audit {
         self.spare(by, transition, before, at, condition);
         self.deadline(by, transition, before, (after, at));
         self.changed_at.insert(after.id.clone(), now);
+        let is_taken = matches!(transition, Transition::Release | Transition::Preserve);
+        if let Some(run) = before.filter(|_| is_taken).and_then(|before| before.run.clone()) {
+            self.last_releases.insert(run, now);
+        }
         if transition == Transition::Claim {
             self.last_claim = Some(now);
         }

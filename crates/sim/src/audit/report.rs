@@ -246,8 +246,11 @@ impl Audit {
         if self.calls_are_answered && outcome.set_up && effects.is_limited && !is_excused {
             self.untrue(format!("a refresh was limited, and reports {:?}", outcome.failure));
         }
+        // The machines of a completed run that do not return to the pool are reported by their run.
+        let is_of_completed =
+            |id: &InstanceId| !outcome.completed.is_empty() && effects.has(Transition::Release, id);
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
-        let reaped = reaps.count();
+        let reaped = reaps.filter(|(_, id)| !is_of_completed(id)).count();
         let listed = |name: &String| !effects.removed_runners.contains(name);
         if outcome.offline_runners.iter().any(listed)
             || outcome.settled_intents > effects.closed_intents.len()
@@ -273,8 +276,8 @@ impl Audit {
         machines: &SimulatedMachines,
         now: Timestamp,
     ) {
-        self.beats_in_time(agent, heartbeat, id);
         let Some(condition) = machines.condition(id) else { return };
+        self.beats_in_time(agent, heartbeat, id, timestamp(condition.troubled_until));
         let busy = machines.is_busy(id);
         let took = condition.registration_took.zip(heartbeat.registration);
         // An agent that hangs measures longer.
