@@ -154,7 +154,9 @@ pub(crate) struct Audit {
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
-    /// Those of them that have ended without an outcome.
+    /// All refreshes, also those that have ended. What they wrote last may arrive later.
+    all_refreshes: BTreeSet<Pid>,
+    /// The refreshes that have ended without an outcome.
     gone_refreshes: BTreeSet<Pid>,
     /// Whether a refresh must refuse the settings that it was given.
     unsound: BTreeMap<Pid, bool>,

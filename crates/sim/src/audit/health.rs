@@ -30,7 +30,7 @@ impl Audit {
         let began = self.began(by).unwrap_or(at);
         // Refresh replaces idle machines that have reached a limit of their lifetime.
         let is_replaced = before.state == State::Idle
-            && self.is_refresh(by)
+            && self.all_refreshes.contains(&by)
             && self.is_over(before, began, at) != IsOver::No;
         // The release of a run ends what a rescue is still creating for it, and lets a provision that
         // is at work fail, because it takes machines that this has adopted.
