@@ -16,7 +16,7 @@ use super::deadlines::IsOver;
 use super::{Audit, Invariant, SKEW, is_about};
 use crate::agent_machine::account_of;
 use crate::kernel::{Pid, timestamp};
-use crate::plan::{CLASS_NAMES, spans};
+use crate::plan::{CLASS_NAMES, contradict, spans};
 use crate::simulated_machines::SimulatedMachines;
 
 /// How long an idle agent may take to read its record and the settings again, and to send the next
@@ -233,7 +233,10 @@ impl Audit {
             self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
         let is_limited_by_settings = self.has_ceiling_since(began);
-        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some();
+        // The explored scenes begin with times that contradict each other, which a refresh warns of.
+        let contradicts =
+            self.settings_since(began).iter().any(|all| contradict(&all.times, |_| true));
+        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some() || contradicts;
         if self.forbid_waste
             && !has_reason
             && !is_limited_by_settings
