@@ -136,6 +136,10 @@ pub(crate) struct Audit {
     agents_beat: bool,
     /// The provisions that have not reported, with their runs.
     provisions_at_work: BTreeMap<Pid, RunId>,
+    /// When the last provision of each run ended.
+    last_provisions: BTreeMap<RunId, Timestamp>,
+    /// When each run last lost a machine to its release.
+    last_releases: BTreeMap<RunId, Timestamp>,
     /// When a provision last ended.
     provision_ended: Option<Timestamp>,
     /// Whether the provider lists machines at once.
@@ -150,7 +154,9 @@ pub(crate) struct Audit {
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
-    /// Those of them that have ended without an outcome.
+    /// All refreshes, also those that have ended. What they wrote last may arrive later.
+    all_refreshes: BTreeSet<Pid>,
+    /// The refreshes that have ended without an outcome.
     gone_refreshes: BTreeSet<Pid>,
     /// Whether a refresh must refuse the settings that it was given.
     unsound: BTreeMap<Pid, bool>,
@@ -254,6 +260,10 @@ impl Audit {
         self.spare(by, transition, before, at, condition);
         self.deadline(by, transition, before, (after, at));
         self.changed_at.insert(after.id.clone(), now);
+        let is_taken = matches!(transition, Transition::Release | Transition::Preserve);
+        if let Some(run) = before.filter(|_| is_taken).and_then(|before| before.run.clone()) {
+            self.last_releases.insert(run, now);
+        }
         if transition == Transition::Claim {
             self.last_claim = Some(now);
         }

@@ -215,18 +215,26 @@ impl Audit {
     }
 
     /// An agent sends a heartbeat: not before half of the time is over that it has announced, unless it
-    /// has news.
-    pub(super) fn beats_in_time(&mut self, agent: Pid, heartbeat: &Heartbeat, id: &InstanceId) {
+    /// has news, goes by a shorter period now, or could not send the last one.
+    pub(super) fn beats_in_time(
+        &mut self,
+        agent: Pid,
+        heartbeat: &Heartbeat,
+        id: &InstanceId,
+        troubled_until: Timestamp,
+    ) {
         const SHORTEST: Duration = Duration::from_secs(1);
         let before = self.economy.beats.insert(agent, (*heartbeat, heartbeat.at));
         let Some((before, at)) = before.filter(|_| self.calls_are_answered && self.is_quiet) else {
             return;
         };
-        let has_news = heartbeat.interrupted != before.interrupted;
+        let has_news =
+            heartbeat.interrupted != before.interrupted || heartbeat.period < before.period;
+        let is_troubled = at < troubled_until;
         let threshold = self.records.get(id).and_then(|record| record.threshold);
         let is_near = threshold.is_none_or(|it| it < heartbeat.at + before.period + SKEW);
         let early = heartbeat.at.since(at) < before.period / 2 && before.period >= SHORTEST;
-        if early && !has_news && !is_near {
+        if early && !has_news && !is_near && !is_troubled {
             let how = format!("{id} sends a heartbeat at {at} and at {}", heartbeat.at);
             self.violated(Invariant::Economical, how);
         }

@@ -30,12 +30,15 @@ impl Audit {
         let began = self.began(by).unwrap_or(at);
         // Refresh replaces idle machines that have reached a limit of their lifetime.
         let is_replaced = before.state == State::Idle
-            && self.is_refresh(by)
+            && self.all_refreshes.contains(&by)
             && self.is_over(before, began, at) != IsOver::No;
-        // The release of a run ends what a rescue is still creating for it.
+        // The release of a run ends what a rescue is still creating for it, and lets a provision that
+        // is at work fail, because it takes machines that this has adopted.
+        let released = before.run.as_ref().and_then(|run| self.last_releases.get(run));
         let is_released = before.state == State::Created
             && !self.is_refresh(by)
-            && !self.provisions.contains_key(&by);
+            && (!self.provisions.contains_key(&by)
+                || released.is_some_and(|at| began < *at + self.index_lag));
         // A run that gets machines of its own has used this one before it gave it back.
         let last_run = self.owned_since.get(&before.id).map(|(run, _)| run);
         let is_used_up = before.state == State::Idle

@@ -78,6 +78,7 @@ impl Audit {
         let is_unsound = given.iter().any(|(name, value)| is_unsound(name, value));
         self.unsound.insert(by, is_unsound);
         let names: BTreeSet<String> = given.keys().cloned().collect();
+        self.all_refreshes.insert(by);
         self.refreshes.insert(by, (names, began));
     }
 
@@ -130,7 +131,7 @@ impl Audit {
         }
         match Settings::from_map(all) {
             Ok(settings) => {
-                if contradict(&settings.times) {
+                if contradict(&settings.times, |input| changes.contains_key(input)) {
                     let how = format!("stored were {changes:?}");
                     self.violated(Invariant::Contradiction, how);
                 }

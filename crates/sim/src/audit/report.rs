@@ -16,7 +16,7 @@ use super::deadlines::IsOver;
 use super::{Audit, Invariant, SKEW, is_about};
 use crate::agent_machine::account_of;
 use crate::kernel::{Pid, timestamp};
-use crate::plan::{CLASS_NAMES, spans};
+use crate::plan::{CLASS_NAMES, contradict, spans};
 use crate::simulated_machines::SimulatedMachines;
 
 /// How long an idle agent may take to read its record and the settings again, and to send the next
@@ -233,7 +233,10 @@ impl Audit {
             self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
         let is_limited_by_settings = self.has_ceiling_since(began);
-        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some();
+        // The explored scenes begin with times that contradict each other, which a refresh warns of.
+        let contradicts =
+            self.settings_since(began).iter().any(|all| contradict(&all.times, |_| true));
+        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some() || contradicts;
         if self.forbid_waste
             && !has_reason
             && !is_limited_by_settings
@@ -246,8 +249,11 @@ impl Audit {
         if self.calls_are_answered && outcome.set_up && effects.is_limited && !is_excused {
             self.untrue(format!("a refresh was limited, and reports {:?}", outcome.failure));
         }
+        // The machines of a completed run that do not return to the pool are reported by their run.
+        let is_of_completed =
+            |id: &InstanceId| !outcome.completed.is_empty() && effects.has(Transition::Release, id);
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
-        let reaped = reaps.count();
+        let reaped = reaps.filter(|(_, id)| !is_of_completed(id)).count();
         let listed = |name: &String| !effects.removed_runners.contains(name);
         if outcome.offline_runners.iter().any(listed)
             || outcome.settled_intents > effects.closed_intents.len()
@@ -273,8 +279,8 @@ impl Audit {
         machines: &SimulatedMachines,
         now: Timestamp,
     ) {
-        self.beats_in_time(agent, heartbeat, id);
         let Some(condition) = machines.condition(id) else { return };
+        self.beats_in_time(agent, heartbeat, id, timestamp(condition.troubled_until));
         let busy = machines.is_busy(id);
         let took = condition.registration_took.zip(heartbeat.registration);
         // An agent that hangs measures longer.

@@ -13,7 +13,9 @@ use crate::plan::Ask;
 impl Audit {
     /// A provision has ended.
     pub(super) fn provision_ended(&mut self, by: Pid, now: Timestamp) {
-        self.provisions_at_work.remove(&by);
+        if let Some(run) = self.provisions_at_work.remove(&by) {
+            self.last_provisions.insert(run, now);
+        }
         self.provision_ended = Some(now);
     }
 

@@ -80,8 +80,8 @@ impl Audit {
     }
 
     /// A refresh has given a machine to a run, which then has no more than it asked for. Machines that
-    /// are gone do not count, nor do those that are kept for a job, nor what the run's own provision
-    /// adds meanwhile.
+    /// are gone or have not registered do not count, nor do those that are kept for a job, nor what the
+    /// run's own provision has added since the refresh began.
     pub(crate) fn rescue_gives(
         &mut self,
         by: Pid,
@@ -92,14 +92,18 @@ impl Audit {
     ) {
         let gives = matches!(transition, Transition::Activate | Transition::Commit);
         let Some(label) = after.label().filter(|_| gives && self.is_refresh(by)) else { return };
-        let provisions = self.provisions_at_work.values().any(|at_work| *at_work == label.run);
+        let ended = self.last_provisions.get(&label.run).copied();
+        let provisions = self.provisions_at_work.values().any(|at_work| *at_work == label.run)
+            || ended.is_some_and(|ended| self.began(by).is_some_and(|began| began <= ended));
         let asked = self.asked_under(&label).map(|ask| ask.count).max();
         let Some(asked) = asked.filter(|_| self.agents_beat && self.is_quiet && !provisions) else {
             return;
         };
         let serves = |id: &InstanceId| {
             let running = self.records.get(id).is_some_and(|it| it.state == State::Running);
-            running && machines.condition(id).is_some() && !self.kept_for_jobs.contains(id)
+            let registered = machines.condition(id).and_then(|it| it.registered.as_ref());
+            let takes_jobs = registered.is_some_and(|(of, _)| *of == label);
+            running && takes_jobs && !self.kept_for_jobs.contains(id)
         };
         let held = self.held_under(&label, now).iter().filter(|id| serves(id)).count();
         if held > usize::try_from(asked).unwrap_or(usize::MAX) {

@@ -95,7 +95,8 @@ impl Ask {
     /// Whether the times of this call contradict each other or those of the settings: a machine
     /// would expire while its run waits for it.
     pub(crate) fn is_contradictory(&self, settings: &Times) -> bool {
-        contradict(&self.times().over(settings.clone()))
+        let is_given = |input: &str| self.times.iter().any(|(given, _)| *given == input);
+        contradict(&self.times().over(settings.clone()), is_given)
     }
 
     pub(crate) fn options(&self) -> ProvisionOptions {
@@ -137,14 +138,26 @@ impl Ask {
 }
 
 /// Whether machines would expire while their run waits, be given up before they notice what is asked
-/// of them, or look dead between two heartbeats.
-pub(crate) fn contradict(times: &Times) -> bool {
-    times.created_timeout <= times.validation_timeout
-        || times.claim_timeout <= times.claim_registration_timeout + times.validation_timeout
-        || times.claim_registration_timeout <= times.agent_poll_waiting
-        || times.validation_timeout <= times.agent_poll_waiting
-        || times.release_timeout <= times.agent_poll_running
-        || times.heartbeat_period > Duration::from_secs(60)
+/// of them, or look dead between two heartbeats, because of an input that is given. Settings that were
+/// stored before do not count: the explored scenes begin with agents that hardly ever poll.
+pub(crate) fn contradict(times: &Times, is_given: impl Fn(&str) -> bool) -> bool {
+    const CREATED: &str = "created-timeout-sec";
+    const VALIDATION: &str = "validation-timeout-sec";
+    const CLAIM: &str = "claim-timeout-sec";
+    const REGISTRATION: &str = "claim-registration-timeout-sec";
+    const RELEASE: &str = "release-timeout-sec";
+    const WAITING: &str = "agent-poll-waiting-sec";
+    const RUNNING: &str = "agent-poll-running-sec";
+    let needed = times.claim_registration_timeout + times.validation_timeout;
+    let contradictions: [(bool, &[&str]); 6] = [
+        (times.created_timeout <= times.validation_timeout, &[CREATED, VALIDATION]),
+        (times.claim_timeout <= needed, &[CLAIM, REGISTRATION, VALIDATION]),
+        (times.claim_registration_timeout <= times.agent_poll_waiting, &[REGISTRATION, WAITING]),
+        (times.validation_timeout <= times.agent_poll_waiting, &[VALIDATION, WAITING]),
+        (times.release_timeout <= times.agent_poll_running, &[RELEASE, RUNNING]),
+        (times.heartbeat_period > Duration::from_secs(60), &["heartbeat-period-sec"]),
+    ];
+    contradictions.iter().any(|(found, inputs)| *found && inputs.iter().any(|it| is_given(it)))
 }
 
 /// Whether a pattern, in which `*` stands for any text, matches the whole text.
@@ -184,5 +197,15 @@ mod tests {
         let settings = Times::default();
         assert_eq!(ask.time("max-runtime-min", &settings), Duration::from_secs(120));
         assert_eq!(ask.time("idle-time-sec", &settings), settings.idle_time);
+    }
+
+    #[test]
+    fn only_what_is_given_contradicts() {
+        let waiting = Duration::from_secs(500);
+        let settings = Times { agent_poll_waiting: waiting, ..Times::default() };
+        let given = |times| Ask { times, ..Ask::of(1) }.is_contradictory(&settings);
+        assert!(!given(vec![]), "the settings were stored before");
+        assert!(!given(vec![("max-runtime-min", "2")]));
+        assert!(given(vec![("claim-registration-timeout-sec", "20")]));
     }
 }

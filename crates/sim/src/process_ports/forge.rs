@@ -39,9 +39,6 @@ impl ProcessPorts {
 impl Forge for ProcessPorts {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         let refuses = self.refuses_set_up(SetUpService::Forge);
-        if self.has_another_forge() {
-            self.world.audit().has_another_forge(self.pid);
-        }
         let set_up = move || match refuses {
             true => {
                 let (reason, hint) = ("the token is not valid", "give another token");
@@ -53,7 +50,12 @@ impl Forge for ProcessPorts {
     }
 
     fn target(&self) -> Option<String> {
-        let target = if self.has_another_forge() { "another" } else { TARGET };
+        // It is asked for even if the settings are refused before the forge is set up.
+        let is_another = self.has_another_forge();
+        if is_another {
+            self.world.audit().has_another_forge(self.pid);
+        }
+        let target = if is_another { "another" } else { TARGET };
         Some(target.to_owned())
     }
 

@@ -8,6 +8,7 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{AgentStatus, HELD, Report, Signal};
+use ondeck_core::modes::refresh;
 
 use super::at as second;
 use super::*;
@@ -160,4 +161,50 @@ fn a_refresh_renews_credentials_that_are_too_old() {
     assert_eq!(left(1_000, 2_040, |_| ()), violated, "they expire too soon");
     let another = |audit: &mut Audit| audit.has_another_forge(Pid(1));
     assert_eq!(left(100, 9_000, another), None, "they are of another forge");
+}
+
+#[test]
+fn what_is_created_is_given_up_only_if_the_run_is_released_meanwhile() {
+    let given_up = |released: Option<(u64, &str)>| {
+        after(|audit| {
+            audit.forbid_waste = true;
+            audit.provision_begins(Pid(1), &run("a"), &Ask::of(2), at(100));
+            if let Some((when, owner)) = released {
+                let (before, idle) = (record(State::Running, owner, Some(900)), idle(900));
+                let counts = Counts { generation: 1, ..Counts::default() };
+                let after = Record { counts, ..idle };
+                let when = (at(when), at(when));
+                audit.wrote(Pid(2), Transition::Release, Some(&before), &after, when, None);
+            }
+            let created = record(State::Created, "a", Some(900));
+            audit.spare(Pid(1), Transition::Expire, Some(&created), at(120), None);
+        })
+    };
+    let violated = Some(Invariant::NoWaste);
+    assert_eq!(given_up(None), violated);
+    assert_eq!(given_up(Some((110, "a"))), None);
+    assert_eq!(given_up(Some((110, "b"))), violated, "another run was");
+    assert_eq!(given_up(Some((90, "a"))), violated, "it was before it asked again");
+}
+
+#[test]
+fn a_refresh_reports_what_it_reaps_of_a_completed_run_by_the_run() {
+    let reported = |completed: bool, released: bool| {
+        after(|audit| {
+            audit.forbid_waste = true;
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), at(0));
+            audit.stored.push((at(0), BTreeMap::new()));
+            audit.settings_in_force(at(0), Settings::default());
+            if released {
+                audit.note_written(Pid(1), Transition::Release, &idle(9).id);
+            }
+            audit.note_written(Pid(1), Transition::Reap, &idle(9).id);
+            let completed = completed.then(|| run("a")).into_iter().collect();
+            let outcome = refresh::Outcome { completed, ..refresh::Outcome::default() };
+            audit.refresh_reports(Pid(1), &outcome, at(0));
+        })
+    };
+    assert_eq!(reported(true, true), None);
+    assert_eq!(reported(true, false), Some(Invariant::TrueReport), "it was not of the run");
+    assert_eq!(reported(false, true), Some(Invariant::TrueReport), "no run has completed");
 }

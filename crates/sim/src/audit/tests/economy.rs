@@ -138,15 +138,34 @@ fn heartbeats_come_as_often_as_they_say() {
             audit.existing(&record(State::Idle, "", Some(threshold)));
             let beat =
                 |millis: u64| Heartbeat::new(at(0) + Duration::from_millis(millis), SKEW / 2);
-            audit.beats_in_time(Pid(1), &beat(0), &id());
+            audit.beats_in_time(Pid(1), &beat(0), &id(), Timestamp::from_millis(0));
             let next = Heartbeat { interrupted, ..beat(millis) };
-            audit.beats_in_time(Pid(1), &next, &id());
+            audit.beats_in_time(Pid(1), &next, &id(), Timestamp::from_millis(0));
         })
     };
     assert_eq!(second(5_000, false, 900), None);
     assert_eq!(second(1_000, false, 900), VIOLATED);
     assert_eq!(second(1_000, true, 900), None, "it has news");
     assert_eq!(second(1_000, false, 9), None, "its time is nearly up");
+}
+
+#[test]
+fn a_heartbeat_may_follow_soon_on_one_that_was_not_sent_or_announced_more_time() {
+    let second = |period: u64, troubled_until: u64| {
+        after(|audit| {
+            quiet(audit);
+            audit.existing(&record(State::Idle, "", Some(900)));
+            for (sent, period) in [(10, 10), (12, period)] {
+                let beat = Heartbeat::new(at(sent), Duration::from_secs(period));
+                audit.beats_in_time(Pid(1), &beat, &id(), at(troubled_until));
+            }
+        })
+    };
+    assert_eq!(second(10, 0), VIOLATED);
+    assert_eq!(second(20, 0), VIOLATED, "a longer period is no reason");
+    assert_eq!(second(1, 0), None, "the period is shorter now");
+    assert_eq!(second(10, 11), None, "the first was not sent");
+    assert_eq!(second(10, 9), VIOLATED, "the trouble was over");
 }
 
 #[test]

@@ -108,6 +108,25 @@ fn only_machines_that_have_reached_a_limit_are_replaced() {
 }
 
 #[test]
+fn a_machine_is_replaced_also_if_the_write_arrives_after_the_refresh_has_ended() {
+    let expired = |runs: u32, by: usize| {
+        after(|audit| {
+            with_settings(audit, &[("max-runs-per-machine", "2")]);
+            audit.forbid_waste = true;
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), at(10));
+            audit.release_begins(Pid(2), at(10));
+            audit.refresh_keeps(Pid(1), at(15));
+            let counts = Counts { runs, ..Counts::default() };
+            let idle = Record { counts, ..record(State::Idle, "", Some(600)) };
+            audit.spare(Pid(by), Transition::Expire, Some(&idle), at(20), None);
+        })
+    };
+    assert_eq!(expired(2, 1), None);
+    assert!(expired(1, 1).is_some(), "it has not reached the limit");
+    assert!(expired(2, 2).is_some(), "only a refresh replaces machines");
+}
+
+#[test]
 fn the_count_covers_all_machines_that_a_ceiling_limits() {
     let counted = |ceiling: &str, total: u32, of_class: u32| {
         after(|audit| {

@@ -117,6 +117,8 @@ fn rescues_give_no_more_than_the_run_asked_for() {
                 let id = InstanceId::new(name).unwrap();
                 audit.existing(&Record { id: id.clone(), ..held(State::Running, 9_000) });
                 machines.launched(&[machine(&id)]);
+                let condition = &mut machines.machine_mut(&id).unwrap().condition;
+                condition.registered = Some((Label::from(&run("a")), 0));
             }
             before(audit, &mut machines);
             let last = audit.records[&InstanceId::new("i-3").unwrap()].clone();
@@ -130,10 +132,25 @@ fn rescues_give_no_more_than_the_run_asked_for() {
         machines.remove(&InstanceId::new("i-2").unwrap(), 50_000_000);
     };
     assert_eq!(given(1, gone), None, "one replaces the other");
+    let unregistered = |_: &mut Audit, machines: &mut SimulatedMachines| {
+        let id = InstanceId::new("i-2").unwrap();
+        machines.machine_mut(&id).unwrap().condition.registered = None;
+    };
+    assert_eq!(given(1, unregistered), None, "one of them takes no job");
     let provisions = |audit: &mut Audit, _: &mut SimulatedMachines| {
         audit.provision_begins(Pid(2), &run("a"), &Ask::of(1), second(90));
     };
     assert_eq!(given(1, provisions), None, "its own provision is at work");
+    let provisioned = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        audit.provision_begins(Pid(2), &run("a"), &Ask::of(1), second(20));
+        audit.provision_ended(Pid(2), second(90));
+    };
+    assert_eq!(given(1, provisioned), None, "its own provision was at work meanwhile");
+    let others = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        audit.provision_begins(Pid(2), &run("b"), &Ask::of(1), second(20));
+        audit.provision_ended(Pid(2), second(90));
+    };
+    assert_eq!(given(1, others), Some(Invariant::RescuedOnce), "that of another run was");
     let kept = |audit: &mut Audit, _: &mut SimulatedMachines| {
         audit.keeps_for_job(Transition::Claim, &InstanceId::new("i-2").unwrap(), true);
     };
