@@ -109,7 +109,7 @@ impl LogCopy {
             }
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -167,13 +167,14 @@ mod tests {
         let line = |cgroup: &str| format!("\t\tsocket cgroupv2 level 2 {cgroup} accept\n");
         let table = |rules: &str| format!("chain agent_only {{\n{rules}\t\tgoto refuse\n}}\n");
         let agent = line("\"system.slice/ondeck-agent.service/agent\"");
-        let with = |more: &str| without(&table(&format!("{agent}{more}")), &[ssm.clone()]);
+        let with =
+            |more: &str| without(&table(&format!("{agent}{more}")), std::slice::from_ref(&ssm));
         let plain = with("");
         assert_eq!(with(&line("\"system.slice/amazon-ssm-agent.service\"")), plain);
         assert_eq!(with(&line("4711")), plain, "it was restarted");
         assert_ne!(with(&line("\"system.slice/other.service\"")), plain);
         assert_ne!(with("\t\taccept\n"), plain);
-        assert_ne!(without(&table(""), &[ssm.clone()]), plain);
+        assert_ne!(without(&table(""), std::slice::from_ref(&ssm)), plain);
     }
 
     #[tokio::test]

@@ -14,6 +14,9 @@ const MOST_IN_BATCH: usize = 1 << 19;
 const MOST_LINES: usize = 10_000;
 /// What CloudWatch Logs counts for each line beside its text.
 const OVERHEAD: usize = 26;
+/// The longest time between the first and the last line of a batch. CloudWatch Logs refuses one that
+/// spans more than a day.
+const LONGEST_SPAN_MILLIS: u64 = 23 * 3_600_000;
 /// The longest line. The rest of a longer one is left out.
 const LONGEST_LINE: usize = 8 << 10;
 
@@ -66,8 +69,11 @@ impl LogBuffer {
             lines.push(LogLine { at_millis, text });
             waiting.left_out = 0;
         }
-        while lines.len() < MOST_LINES
-            && waiting.lines.front().is_some_and(|line| size + line.size() <= MOST_IN_BATCH)
+        let begin = waiting.lines.front().map_or(0, |line| line.at_millis);
+        let fits = |line: &LogLine, size: usize| {
+            size + line.size() <= MOST_IN_BATCH && line.at_millis - begin <= LONGEST_SPAN_MILLIS
+        };
+        while lines.len() < MOST_LINES && waiting.lines.front().is_some_and(|line| fits(line, size))
         {
             if let Some(line) = waiting.lines.pop_front() {
                 size += line.size();
@@ -214,9 +220,25 @@ mod tests {
             batch.discard();
             batches += 1;
         }
-        assert_eq!(batches, 2);
+        assert_eq!(batches, 3, "lines are not cut to fill one");
         assert!(all[0].ends_with(" lines of the log were left out"), "{}", all[0]);
         assert_eq!(all.last().unwrap(), "the end");
+    }
+
+    #[test]
+    fn a_batch_spans_less_than_a_day() {
+        const HOUR: u64 = 3_600_000;
+        let buffer = LogBuffer::default();
+        for hour in [5, 20, 28, 29, 60] {
+            buffer.waiting().write(format!("{hour}\n").as_bytes(), hour * HOUR);
+        }
+        let taken = || {
+            let mut batch = buffer.take();
+            let texts = texts(&batch);
+            batch.discard();
+            texts
+        };
+        assert_eq!([taken(), taken(), taken()], [vec!["5", "20", "28"], vec!["29"], vec!["60"]]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `debug-on-failure-min`: machines of a failed run stay for people, on the local backend.
+//! `debug-on-failure-min`: machines of a failed run stay for people, on both backends.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::harness::{Driven, Home, until, within};
 /// How long machines stay, in minutes: three seconds.
 const BRIEFLY: &str = "--debug-on-failure-min=0.05";
 
-#[test]
-fn the_machines_of_a_failed_run_stay_outside_the_pool() {
-    let home = Home::with(&["--debug-on-failure-min=10"]);
+/// A pool with `debug-on-failure-min`. It must be set up and empty.
+pub(crate) fn a_failed_run_keeps_its_machine(home: &impl Driven) {
+    home.refresh(&["--debug-on-failure-min=10"]);
     let first = home.provision("1", 1).succeeded().ids();
     home.ondeck(&["run", "--run-id=1", "--", "sh", "-c", "echo left >trace; exit 3"]).exited(3);
     let released = home.ondeck(&["release", "--run-id=1", "--run-failed", "--json"]).succeeded();
@@ -32,9 +32,8 @@ fn the_machines_of_a_failed_run_stay_outside_the_pool() {
     let text = home.ondeck(&["status"]).succeeded().stdout;
     assert!(text.contains("preserved") && text.contains("pool: empty"), "{text}");
 
-    let late = ["run", "--run-id=1", "--queue-timeout-sec=3", "--", "true"];
-    let late = home.ondeck(&late);
-    assert_ne!(late.code, 0, "it takes no further job: {late:?}");
+    let late = ["run", "--run-id=1", "--queue-timeout-sec=2", "--", "true"];
+    until("it takes no further job", || home.ondeck(&late).code != 0);
     let other = home.provision("2", 1).succeeded();
     assert_eq!(other.sources(), ["cold"], "no other run gets it");
     let again = home.provision("1", 1).succeeded();
@@ -43,6 +42,17 @@ fn the_machines_of_a_failed_run_stay_outside_the_pool() {
     home.release("2").succeeded();
     home.refresh(&[]);
     assert_eq!(home.standings(), ["idle", "idle", "running 1"]);
+}
+
+#[test]
+fn the_machines_of_a_failed_run_stay_outside_the_pool() {
+    let home = Home::with(&[]);
+    a_failed_run_keeps_its_machine(&home);
+    let machine = home.status()["instances"].as_array().unwrap().iter().find_map(|one| {
+        one["preserved"].as_bool().and_then(|_| one["instanceId"].as_str().map(str::to_owned))
+    });
+    let trace = home.dir().join("machines").join(machine.unwrap()).join("work/trace");
+    assert_eq!(std::fs::read_to_string(trace).unwrap(), "left\n", "it is not cleaned");
 }
 
 #[test]

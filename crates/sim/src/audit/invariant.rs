@@ -106,7 +106,7 @@ pub enum Invariant {
     JobKept,
     /// A run that has completed has no machine after two refreshes.
     CompletedHoldsNothing,
-    /// A machine whose time is up takes no job.
+    /// A machine whose time is up, or that is preserved, takes no job.
     NoJobWhenExpired,
     /// A machine registers a runner only after it was prepared.
     Prepared,

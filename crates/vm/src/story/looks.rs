@@ -100,9 +100,9 @@ pub(super) fn during_a_job(
         .run("for it in /proc/[0-9]*; do tr '\\0' ' ' <$it/cmdline; echo; done 2>/dev/null")?;
     no_secret(account, "the process list", &processes)?;
     // What a job can read, its own processes included, must hold no secret of the machine or of the
-    // forge. The job has no name for the patterns: they come from root.
+    // forge. The job cannot read the patterns: they come from root.
     for secret in account.secrets() {
-        shell.run(&format!("echo '{secret}' >>/run/patterns"))?;
+        shell.run(&format!("(umask 077; echo '{secret}' >>/run/patterns)"))?;
     }
     let readable = shell.run(
         "runuser -u runner -- grep -rlsF -f - /etc /home /opt /run /tmp /usr/local /var \

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::{Background, Driven, race};
-use crate::reuse;
+use crate::{preserved, reuse};
 
 #[test]
 fn machines_go_from_run_to_run_and_at_last_away() {
@@ -162,4 +162,9 @@ fn a_pool_that_reuses_no_machine() {
 #[test]
 fn a_run_with_machines_of_its_own() {
     reuse::one_run_can_ask_for_machines_of_its_own(&AwsHarness::with(&[]));
+}
+
+#[test]
+fn a_machine_of_a_failed_run() {
+    preserved::a_failed_run_keeps_its_machine(&AwsHarness::with(&[]));
 }
