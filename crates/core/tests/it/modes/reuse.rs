@@ -202,14 +202,15 @@ async fn refresh_returns_a_busy_machine_to_its_run() {
 
 async fn released_after_a_give_back(asked: Option<Request>) -> Disposition {
     let harness = Harness::new().await;
-    if let Some(request) = asked {
-        let demand = Demand::of(&request, harness.plane.now());
+    if let Some(request) = &asked {
+        let demand = Demand::of(request, harness.plane.now());
         harness.plane.store.put_demand(&demand).await.unwrap();
     }
     harness.make_defective("i-busy", MachineDefect::TakesJobAfter(Duration::from_secs(1)));
     let record = harness.idle("i-busy", "c6i.large").await;
     let idle = Instance::<Idle>::believe(&record).unwrap();
-    let claim = idle.claim(&run("1"), harness.plane.now(), HOUR).reusing(Reuse::Never);
+    let reuse = asked.map_or(Reuse::Never, |request| request.options.reuse);
+    let claim = idle.claim(&run("1"), harness.plane.now(), HOUR).reusing(reuse);
     let claimed = harness.plane.apply(claim).await.unwrap();
     while !harness.status("i-busy").await.heartbeat.unwrap().busy {
         harness.sleep(Duration::from_secs(1)).await;
