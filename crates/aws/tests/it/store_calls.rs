@@ -14,8 +14,7 @@ use ondeck_core::testkit::plane;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, beat, claim, created, described, idle, instance, make, noon, run, running,
-    spec,
+    HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running, spec,
 };
 
 async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {

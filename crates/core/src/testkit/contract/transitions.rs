@@ -1,5 +1,7 @@
 //! Every transition, against every state, owner, lease and generation that it may meet.
 
+use futures_util::future::join_all;
+
 use super::arrange::{DesiredRecord, arrange, instance, make, morning, ms, noon, run, spec};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
 use crate::model::ids::{InstanceId, RunId};
@@ -12,27 +14,42 @@ use crate::ports::{AgentStore, Store};
 /// [`Change::applied_to`] says: the verdict, the record in it, and the record that the store has
 /// afterwards. Panics at the first difference.
 pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
-    let mut n = 0;
+    let mut cases = Vec::new();
     for (desired, believed) in desired_records() {
         for kind in 0..changes(&instance("x"), believed).len() {
-            n += 1;
-            let id = instance(&format!("i-t{n}"));
-            let found = match &desired {
-                Some(desired) => Some(arrange(store, &id, desired).await),
-                None => None,
-            };
-            let change = &changes(&id, believed)[kind];
-            let about = format!("{} of {desired:?} believed {believed}", change.transition());
-            let next = change.applied_to(found.as_ref());
-            let expected = match &next {
-                Some(next) => Verdict::Agreed(next.clone()),
-                None => Verdict::Refused(found.clone()),
-            };
-            assert_eq!(store.write(change).await, Ok(expected), "{about}");
-            let left = store.record(&id).await;
-            assert_eq!(left, Ok(next.or(found)), "what stands there after {about}");
+            cases.push((instance(&format!("i-t{}", cases.len())), desired.clone(), believed, kind));
         }
     }
+    // Each has a record of its own, so several may be under way.
+    for batch in cases.chunks(16) {
+        join_all(batch.iter().map(async |(id, desired, believed, kind)| {
+            let change = &changes(id, *believed)[*kind];
+            one_transition(store, desired.as_ref(), *believed, change).await;
+        }))
+        .await;
+    }
+}
+
+async fn one_transition<S: Store + AgentStore>(
+    store: &S,
+    desired: Option<&DesiredRecord>,
+    believed: u32,
+    change: &Change,
+) {
+    let id = change.id();
+    let found = match desired {
+        Some(desired) => Some(arrange(store, id, desired).await),
+        None => None,
+    };
+    let about = format!("{} of {desired:?} believed {believed}", change.transition());
+    let next = change.applied_to(found.as_ref());
+    let expected = match &next {
+        Some(next) => Verdict::Agreed(next.clone()),
+        None => Verdict::Refused(found.clone()),
+    };
+    assert_eq!(store.write(change).await, Ok(expected), "{about}");
+    let left = store.record(id).await;
+    assert_eq!(left, Ok(next.or(found)), "what stands there after {about}");
 }
 
 /// What a change may find: nothing, or every state of this run and of another, with a threshold just
