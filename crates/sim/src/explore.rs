@@ -250,9 +250,11 @@ fn advance(harness: &mut Harness, until: u64) -> bool {
 }
 
 /// Returns the ways in which the history can go on, if `left` more faults may be injected. A call
-/// whose order no other process can observe has its effect at once.
+/// whose order no other process can observe has its effect at once, and so has a count of tickets, which
+/// is a guess in any case. Calls by which a process asks the same several times over have their effects
+/// together.
 fn choices(harness: &Harness, faults: &[SceneFault], left: u32) -> Vec<Choice> {
-    const UNOBSERVED: [&str; 9] = [
+    const AT_ONCE: [&str; 10] = [
         "settings",
         "put settings",
         "set up store",
@@ -262,11 +264,14 @@ fn choices(harness: &Harness, faults: &[SceneFault], left: u32) -> Vec<Choice> {
         "beat",
         "forget",
         "prepare",
+        "depth",
     ];
-    let waiting = harness.kernel.pending_calls();
-    if let Some(call) = waiting.iter().find(|call| UNOBSERVED.contains(&call.what)) {
+    let mut waiting = harness.kernel.pending_calls();
+    if let Some(call) = waiting.iter().find(|call| AT_ONCE.contains(&call.what)) {
         return vec![Choice::Call(*call, SceneFault::None)];
     }
+    let mut asked = HashSet::new();
+    waiting.retain(|call| asked.insert((call.question, call.abandoned)));
     let mut options: Vec<Choice> =
         waiting.iter().map(|call| Choice::Call(*call, SceneFault::None)).collect();
     if left == 0 {
@@ -308,7 +313,7 @@ fn changes_something(what: &str) -> bool {
 fn apply(harness: &mut Harness, choice: Choice) -> u32 {
     let mut random = fastrand::Rng::with_seed(0);
     let sound = CallBehaviour::sound(0, 0);
-    let (instruction, faults) = match choice {
+    match choice {
         Choice::Call(call, fault) => {
             let behaviour = match fault {
                 SceneFault::None | SceneFault::Slow => sound,
@@ -317,15 +322,24 @@ fn apply(harness: &mut Harness, choice: Choice) -> u32 {
                 SceneFault::Late => sound.with(Fault::ArrivedLate, &mut random),
                 SceneFault::Dies => sound.with_crash(CrashPoint::Before),
             };
-            (harness.kernel.choose(call.id, behaviour), u32::from(fault != SceneFault::None))
+            let mut same = harness.kernel.pending_calls();
+            same.retain(|other| other.id != call.id && other.question == call.question);
+            let instruction = harness.kernel.choose(call.id, behaviour);
+            harness.follow(instruction);
+            for other in same {
+                let is_pending = |it: &PendingCall| it.id == other.id;
+                if harness.kernel.pending_calls().iter().any(is_pending) && !harness.is_over() {
+                    let instruction = harness.kernel.choose(other.id, sound);
+                    harness.follow(instruction);
+                }
+            }
+            u32::from(fault != SceneFault::None)
         }
         Choice::Wake => {
             advance(harness, u64::MAX);
-            return 1;
+            1
         }
-    };
-    harness.follow(instruction);
-    faults
+    }
 }
 
 /// Handles all events that are due now.
@@ -410,7 +424,7 @@ fn plan(without_faults: bool) -> Plan {
         ("boot-deadline-sec", "90"),
         ("agent-poll-waiting-sec", "500"),
         ("agent-poll-running-sec", "500"),
-        ("signal-poll-sec", "4"),
+        ("signal-poll-sec", "20"),
         ("pickup-patience-sec", "0"),
         ("rescue", "off"),
         ("retention-min", "60"),

@@ -173,6 +173,8 @@ impl State {
 pub(crate) struct PendingCall {
     pub(crate) id: u64,
     pub(crate) what: &'static str,
+    /// Equal for calls of one process that ask the same.
+    pub(crate) question: u64,
     /// Whether the caller has stopped waiting for the answer.
     pub(crate) abandoned: bool,
 }
@@ -337,6 +339,7 @@ impl Kernel {
         let pending = |(id, call): (&u64, &Call)| PendingCall {
             id: *id,
             what: call.what,
+            question: digest(&[&call.pid, &call.what, &call.text]),
             abandoned: call.abandoned,
         };
         waiting.map(pending).collect()

@@ -62,7 +62,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "return",
         participants: "a run that releases, another that looks for a machine, an old ticket of it",
-        brief: true,
+        brief: false,
         max_faults: 1,
         faults: ALL,
         set_up: |harness| {
