@@ -15,13 +15,17 @@ demo *ARGS:
 test *ARGS:
     cargo xtask test -- "$@"
 
-# Check formatting, lints, API documentation, licences
+# Check formatting, lints, documents, licences, workflows, infrastructure
 check *ARGS:
     cargo xtask check "$@"
 
 # Check the links of all documents and build the book
 docs:
     cargo xtask docs
+
+# Make and try what a release consists of
+release-dry-run *ARGS:
+    cargo xtask release --dry-run "$@"
 
 # Measure provision and release on this computer
 bench:

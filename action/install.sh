@@ -2,19 +2,29 @@
 # Gets the ondeck program for a step of the Action: from the runner's tool cache, from a release,
 # or from source. Says where it is, and where machines get their agent, as outputs of the step.
 #
-# Inputs arrive as variables only: MODE, VERSION, DOWNLOAD_URL, SHA256, FROM_SOURCE, AGENT_URL,
-# AGENT_SHA256, AGENT_URL_ARM64 and AGENT_SHA256_ARM64, as they were given.
+# Inputs arrive as variables only: MODE, VERSION, DOWNLOAD_URL, SHA256, FROM_SOURCE,
+# VERIFY_PROVENANCE, AGENT_URL, AGENT_SHA256, AGENT_URL_ARM64 and AGENT_SHA256_ARM64, as they were
+# given.
 set -euo pipefail
 
 readonly RELEASES=https://github.com/ondeck-ci/ondeck/releases/download
+readonly REPOSITORY=ondeck-ci/ondeck
 
 main() {
   case ${MODE:-} in
-    refresh | provision | release) ;;
-    '') fail invalid-input "no mode" "no mode given" "mode is refresh, provision or release" ;;
+    refresh | provision | release | apply) ;;
+    '') fail invalid-input "no mode" "no mode given" "mode is refresh, provision, release or apply" ;;
     *)
       fail invalid-input "no such mode" "no such mode: $MODE" \
-        "mode is refresh, provision or release"
+        "mode is refresh, provision, release or apply"
+      ;;
+  esac
+  verify=${VERIFY_PROVENANCE:-auto}
+  case $verify in
+    auto | required | off) ;;
+    *)
+      fail invalid-input "no such value" "verify-provenance is none of auto, required, off: $verify" \
+        "auto checks where the GitHub CLI can"
       ;;
   esac
   if [ "${FROM_SOURCE:-false}" = true ]; then
@@ -91,6 +101,7 @@ is_complete() {
   local noted
   [ -f "$folder/SHA256SUMS" ] && [ -f "$folder.complete" ] || return 1
   noted=$(<"$folder.complete")
+  [ "$verify" != required ] || [ "$(cat "$folder.provenance" 2>/dev/null)" = "$noted" ] || return 1
   [ "${pin:-$noted}" = "$noted" ] && [ -f "$folder/ondeck" ] &&
     [ "$(digest_of "$folder/ondeck")" = "$noted" ]
 }
@@ -114,20 +125,64 @@ download() {
       "the SHA-256 of $asset should be $expected, but is $found" \
       "do not use it before you know why; download-url and the input sha256 are the first guess"
   fi
+  local verified=false
+  check_provenance "$work/ondeck"
   chmod 755 "$work" "$work/ondeck"
-  rm -rf "$folder.complete" "$folder"
+  rm -rf "$folder.complete" "$folder.provenance" "$folder"
   mv -T "$work" "$folder"
+  if [ "$verified" = true ]; then
+    echo "$expected" >"$folder.provenance"
+  fi
   echo "$expected" >"$folder.complete"
 }
 
+# The digest says that the file is the release's; the provenance says that the release was built by
+# the project's own workflow. A mirror may hold builds of its owner.
+check_provenance() {
+  local said
+  case $verify in
+    off) return 0 ;;
+    auto)
+      if [ "$page" != "$RELEASES" ]; then
+        say "the provenance was not checked: download-url names a mirror"
+        return 0
+      fi
+      ;;
+  esac
+  if ! command -v gh >/dev/null; then
+    no_provenance "the GitHub CLI is not on this runner: gh"
+  elif ! gh auth status --hostname github.com >/dev/null 2>&1; then
+    no_provenance "the GitHub CLI has no valid token for github.com"
+  elif said=$(gh attestation verify "$1" --repo "$REPOSITORY" 2>&1); then
+    say "the provenance was checked: built by $REPOSITORY"
+    verified=true
+  else
+    fail invalid-input "ondeck is not what it should be" \
+      "its provenance is not that of $REPOSITORY: $(tail -n 1 <<<"$said")" \
+      "do not use it before you know why; verify-provenance: off does without the check"
+  fi
+}
+
+no_provenance() {
+  [ "$verify" != required ] ||
+    fail invalid-input "the provenance cannot be checked" "$1" \
+      "install the GitHub CLI on the runner, or give verify-provenance: auto"
+  say "the digest was checked, and the provenance was not: $1"
+}
+
 # Refresh tells machines where to get the agent: from the same release, unless the workflow names
-# another place. The agent runs on the machines of the pool, whose architecture is that of their image
-# and not that of the runner of this step.
+# another place. Apply stores it for a refresh that no action starts, such as the function's. The agent
+# runs on the machines of the pool, whose architecture is that of their image and not that of the
+# runner of this step.
 offer_agent() {
   local given=${AGENT_URL:-}${AGENT_SHA256:-}${AGENT_URL_ARM64:-}${AGENT_SHA256_ARM64:-}
-  [ "$MODE" = refresh ] && [ -z "$given" ] || return 0
+  stores_agent && [ -z "$given" ] || return 0
   offer_agent_for x86_64 ''
   offer_agent_for aarch64 -arm64
+}
+
+stores_agent() {
+  [ "$MODE" = refresh ] || [ "$MODE" = apply ]
 }
 
 offer_agent_for() {
@@ -150,8 +205,8 @@ build() {
       --features aws,github >&2) ||
     fail unexpected "ondeck cannot be built" "the build has failed" "what cargo says is above"
   output program "$GITHUB_ACTION_PATH/target/release/ondeck"
-  if [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}" ]; then
-    echo "::notice title=ondeck was built from source::machines keep the agent that refresh was" \
+  if stores_agent && [ -z "${AGENT_URL:-}" ]; then
+    echo "::notice title=ondeck was built from source::machines keep the agent that $MODE was" \
       "last given; agent-url and agent-sha256 give them another"
   fi
 }

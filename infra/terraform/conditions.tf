@@ -11,6 +11,7 @@ locals {
   new_endpoint             = local.new_network || length(var.route_table_ids) > 0
   uses_volume_key          = var.volume_key != "none"
   new_volume_key           = var.volume_key == "new"
+  uses_image_parameter     = var.image_parameter != ""
   copies_logs              = var.log_group != ""
 
   pool           = var.trust_level == "" ? var.pool : "${var.pool}@${var.trust_level}"

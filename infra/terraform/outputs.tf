@@ -33,6 +33,11 @@ output "operator_role_arn" {
   value       = aws_iam_role.operator_role.arn
 }
 
+output "steward_role_arn" {
+  description = "Role of those who take machines out"
+  value       = aws_iam_role.steward_role.arn
+}
+
 output "provision_role_arn" {
   description = "Role of the first job of a workflow"
   value       = aws_iam_role.provision_role.arn

@@ -67,7 +67,7 @@ locals {
         "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
         "Condition" : {
           "ForAllValues:StringLike" : {
-            "dynamodb:LeadingKeys" : ["EVENT#*", "CREDENTIALS#*"]
+            "dynamodb:LeadingKeys" : ["EVENT#*", "SUMMARY#*", "CREDENTIALS#*"]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
         }
@@ -257,7 +257,9 @@ locals {
               "DEMAND#*",
               "INTENT#*",
               "EVENT#*",
-              "SETTING"
+              "SUMMARY#*",
+              "SETTING",
+              "CEILING"
             ]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
@@ -275,7 +277,8 @@ locals {
               "TERMINATED#*",
               "OPEN-INTENT#*",
               "OPEN-DEMAND#*",
-              "EVENT-DAY#*"
+              "EVENT-DAY#*",
+              "SUMMARY-DAY#*"
             ]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
@@ -292,6 +295,98 @@ locals {
         "Effect" : "Allow",
         "Action" : ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"],
         "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
+      }
+    ]
+  })
+
+  policy_steward = jsonencode({
+    "Version" : "2012-10-17",
+    "Statement" : [
+      {
+        "Sid" : "ReadRecords",
+        "Effect" : "Allow",
+        "Action" : ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"],
+        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
+        "Condition" : {
+          "ForAllValues:StringLike" : {
+            "dynamodb:LeadingKeys" : [
+              "INSTANCE#*",
+              "AGENT#*",
+              "SETTING"
+            ]
+          },
+          "Null" : { "dynamodb:LeadingKeys" : "false" }
+        }
+      },
+      {
+        "Sid" : "ReadLists",
+        "Effect" : "Allow",
+        "Action" : "dynamodb:Query",
+        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}/index/lists",
+        "Condition" : {
+          "ForAllValues:StringLike" : {
+            "dynamodb:LeadingKeys" : ["LIVE#*"]
+          },
+          "Null" : { "dynamodb:LeadingKeys" : "false" }
+        }
+      },
+      {
+        "Sid" : "ChangeRecords",
+        "Effect" : "Allow",
+        "Action" : ["dynamodb:UpdateItem", "dynamodb:PartiQLUpdate"],
+        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
+        "Condition" : {
+          "ForAllValues:StringLike" : {
+            "dynamodb:LeadingKeys" : ["INSTANCE#*"]
+          },
+          "Null" : { "dynamodb:LeadingKeys" : "false" }
+        }
+      },
+      {
+        "Sid" : "WriteEvents",
+        "Effect" : "Allow",
+        "Action" : "dynamodb:BatchWriteItem",
+        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
+        "Condition" : {
+          "ForAllValues:StringLike" : {
+            "dynamodb:LeadingKeys" : ["EVENT#*"]
+          },
+          "Null" : { "dynamodb:LeadingKeys" : "false" }
+        }
+      },
+      {
+        "Sid" : "RepairTickets",
+        "Effect" : "Allow",
+        "Action" : [
+          "sqs:GetQueueUrl",
+          "sqs:GetQueueAttributes",
+          "sqs:SendMessage",
+          "sqs:ReceiveMessage",
+          "sqs:ChangeMessageVisibility",
+          "sqs:DeleteMessage"
+        ],
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
+      },
+      {
+        "Sid" : "WakeMachines",
+        "Effect" : "Allow",
+        "Action" : "sqs:SendMessage",
+        "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}_*"
+      },
+      {
+        "Sid" : "SeeMachines",
+        "Effect" : "Allow",
+        "Action" : "ec2:DescribeInstances",
+        "Resource" : "*"
+      },
+      {
+        "Sid" : "TerminateMachines",
+        "Effect" : "Allow",
+        "Action" : "ec2:TerminateInstances",
+        "Resource" : "arn:${data.aws_partition.current.partition}:ec2:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:instance/*",
+        "Condition" : {
+          "StringEquals" : { "aws:ResourceTag/ondeck:pool" : "${local.pool}" }
+        }
       }
     ]
   })
@@ -343,11 +438,11 @@ locals {
       {
         "Sid" : "WriteEvents",
         "Effect" : "Allow",
-        "Action" : "dynamodb:BatchWriteItem",
+        "Action" : ["dynamodb:BatchWriteItem", "dynamodb:PutItem"],
         "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
         "Condition" : {
           "ForAllValues:StringLike" : {
-            "dynamodb:LeadingKeys" : ["EVENT#*"]
+            "dynamodb:LeadingKeys" : ["EVENT#*", "SUMMARY#*"]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
         }
@@ -772,6 +867,18 @@ locals {
         "Condition" : {
           "Bool" : { "kms:GrantIsForAWSResource" : "true" }
         }
+      }
+    ]
+  })
+
+  policy_image_parameter = jsonencode({
+    "Version" : "2012-10-17",
+    "Statement" : [
+      {
+        "Sid" : "ReadImageParameter",
+        "Effect" : "Allow",
+        "Action" : "ssm:GetParameters",
+        "Resource" : "arn:${data.aws_partition.current.partition}:ssm:${data.aws_region.current.region}:*:parameter${var.image_parameter}"
       }
     ]
   })

@@ -23,6 +23,13 @@ resource "aws_iam_role" "operator_role" {
   assume_role_policy   = local.trust_maintenance
 }
 
+resource "aws_iam_role" "steward_role" {
+  name                 = "${var.prefix}-steward"
+  description          = "Calls ondeck drain, retire, terminate and pool"
+  permissions_boundary = local.boundary
+  assume_role_policy   = local.trust_maintenance
+}
+
 resource "aws_iam_role" "provision_role" {
   name                 = "${var.prefix}-provision"
   description          = "Calls ondeck provision"
@@ -59,6 +66,12 @@ resource "aws_iam_role_policy" "operator_policy" {
   name   = "operator"
   role   = aws_iam_role.operator_role.name
   policy = local.policy_operator
+}
+
+resource "aws_iam_role_policy" "steward_policy" {
+  name   = "steward"
+  role   = aws_iam_role.steward_role.name
+  policy = local.policy_steward
 }
 
 resource "aws_iam_role_policy" "provision_policy" {
@@ -112,6 +125,20 @@ resource "aws_iam_role_policy" "provision_volume_key_policy" {
   name   = "volume-key"
   role   = aws_iam_role.provision_role.name
   policy = local.policy_volume_key
+}
+
+resource "aws_iam_role_policy" "refresh_image_parameter_policy" {
+  count  = local.uses_image_parameter ? 1 : 0
+  name   = "image-parameter"
+  role   = aws_iam_role.refresh_role.name
+  policy = local.policy_image_parameter
+}
+
+resource "aws_iam_role_policy" "provision_image_parameter_policy" {
+  count  = local.uses_image_parameter ? 1 : 0
+  name   = "image-parameter"
+  role   = aws_iam_role.provision_role.name
+  policy = local.policy_image_parameter
 }
 
 resource "aws_kms_key" "volume_encryption_key" {

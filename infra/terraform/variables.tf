@@ -63,7 +63,7 @@ variable "prefix" {
 
 variable "default_branch" {
   type        = string
-  description = "Branch from which refresh and operator roles may be assumed"
+  description = "Branch from which refresh, operator and steward roles may be assumed"
   default     = "main"
 
   validation {
@@ -74,7 +74,7 @@ variable "default_branch" {
 
 variable "maintenance_environment" {
   type        = string
-  description = "Environment whose jobs may assume the roles refresh and operator; limit it to the default branch in GitHub"
+  description = "Environment whose jobs may assume the roles refresh, operator and steward; limit it to the default branch in GitHub"
   default     = "ondeck-refresh"
 
   validation {
@@ -197,6 +197,17 @@ variable "volume_key" {
   validation {
     condition     = can(regex("^(none|new|arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)$", var.volume_key))
     error_message = "Must match ^(none|new|arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)$."
+  }
+}
+
+variable "image_parameter" {
+  type        = string
+  description = "Parameter of Systems Manager with the image's id, such as /images/ci, if ami is resolve:ssm:/images/ci"
+  default     = ""
+
+  validation {
+    condition     = can(regex("^(/[A-Za-z0-9._/-]+)?$", var.image_parameter))
+    error_message = "Must match ^(/[A-Za-z0-9._/-]+)?$."
   }
 }
 

@@ -3,62 +3,9 @@
 use std::fmt;
 
 use crate::fuzz;
+use crate::release::{LINUX, Part};
 
-pub(crate) const HELP: &str = "\
-Set-up and checks of ondeck
-
-Usage: cargo xtask <TASK>
-
-Tasks:
-  test [-- NEXTEST_ARGS]  run the workspace's doctests, then all other tests
-  check [--fix]           check formatting, lints, API documentation, licences, bans, and the
-                          infrastructure, with cfn-lint; --fix formats the code and writes the
-                          infrastructure instead of reporting differences
-  docs                    check the links of all Markdown files and build the book (target/book)
-  emulators [-- COMMAND]  start DynamoDB Local and MiniStack and run the command with their
-                          addresses; without a command, print the addresses and keep running
-  cloud [--port N] [--github]
-                          run AWS on loopback, with processes as machines, to try the aws backend;
-                          with --github, a GitHub too, to try the Action without an account
-  vm                      boot a virtual machine as EC2 would, with the real user data, and play the
-                          life of a machine of the pool on it; needs root, and takes five minutes
-                          after the build and the image
-  bench                   measure provision and release on the local backend; takes a minute after
-                          the build
-  bench aws [-- ROWS]     measure each mode behind a gateway that adds 8 ms to each call of the
-                          emulators, judge the times, and count calls of AWS and units of DynamoDB
-                          by partition key; takes ten minutes after the build; ROWS select, such as
-                          warm-10, release or calls; results and plots are in target/bench
-  bench claims            make 1,000 warm claims on emulated AWS with registrations that take as long
-                          as GitHub's, and fail if a healthy machine is lost; takes a quarter of an
-                          hour after the build
-  infra                   write the policies into the template and the module in infra/, and lint
-                          the template with cfn-lint
-  policies                compare the stand-in's answers for policies/ with another implementation
-                          of IAM, and lint the policies; needs npm and PyPI
-  sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
-                          its invariants; sim --help lists the options
-  sim --planted-bug NAME  run the simulation with a bug of crates/sim/planted_bugs in the program,
-                          until it finds the bug
-  sim --planted-bugs      do so with each of these bugs; takes a minute for each
-  sim --mutants [N]       draw 150 mutants of core and agent and count how many the simulation
-                          finds; takes seconds to a minute for each; with N, judge by no more than
-                          N seeds
-  fuzz [TARGET] [--seconds N]
-                          fuzz the parsers with libFuzzer, each for 20 s or N; needs a C++
-                          compiler, and some minutes for the first build
-  mutants [-- ARGS]       run mutation tests of core as configured in .cargo/mutants.toml; takes an
-                          hour; ARGS go to cargo-mutants
-  advisories              look up known vulnerabilities; needs access to GitHub
-  help                    print this text
-
-Missing tools are built or downloaded once into .tools, at pinned versions. The emulators need
-Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root. The same
-goes for nftables and iproute2, without which the tests of the metadata firewall are skipped, for
-docker.io and busybox-static, without which those with a Docker daemon are skipped, and for what vm
-needs: qemu, debootstrap, dnsmasq and stunnel.
-A task runs all of its steps. Its exit code is that of the first step that failed.
-";
+pub(crate) const HELP: &str = include_str!("args/help.txt");
 
 /// Where `vm` calls itself.
 pub(crate) const INSIDE: &str = "--inside";
@@ -76,6 +23,9 @@ pub(crate) enum Task {
     Docs,
     Infra,
     Policies,
+    Release {
+        part: Part,
+    },
     Emulators {
         command: Vec<String>,
     },
@@ -123,6 +73,8 @@ pub(crate) enum InvalidArgs {
     NotSeconds(String),
     NotANumber(String),
     UnknownTarget(String),
+    UnknownRelease(String),
+    NoPart(String),
 }
 
 impl fmt::Display for InvalidArgs {
@@ -137,6 +89,12 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::NotSeconds(value) => write!(f, "not a number of seconds: {value}"),
             InvalidArgs::UnknownTarget(name) => {
                 write!(f, "none of {}: {name}", fuzz::TARGETS.join(", "))
+            }
+            InvalidArgs::UnknownRelease(name) => {
+                write!(f, "none of {}: {name}", LINUX.join(", "))
+            }
+            InvalidArgs::NoPart(name) => {
+                write!(f, "none of build, describe, --dry-run: {name}")
             }
         }
     }
@@ -157,6 +115,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         "docs" => Task::Docs,
         "infra" => Task::Infra,
         "policies" => Task::Policies,
+        "release" => return release(args),
         "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
         "cloud" => return cloud(args),
         "vm" => match args.next() {
@@ -220,6 +179,30 @@ fn cloud(mut args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
     Ok(Task::Cloud { port: number, github })
 }
 
+/// What is published is made by the workflow alone, so the task has no form that publishes.
+fn release(mut args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
+    let part = match args.next().as_deref() {
+        Some("build") => {
+            let target = args.next().unwrap_or_default();
+            if !LINUX.contains(&target.as_str()) {
+                return Err(InvalidArgs::UnknownRelease(target));
+            }
+            Part::Build { target }
+        }
+        Some("describe") => Part::Describe,
+        Some("--dry-run") => match args.next() {
+            None => Part::DryRun { quick: false },
+            Some(flag) if flag == "--quick" => Part::DryRun { quick: true },
+            Some(other) => return Err(InvalidArgs::Unexpected(other)),
+        },
+        other => return Err(InvalidArgs::NoPart(other.unwrap_or_default().to_owned())),
+    };
+    match args.next() {
+        None => Ok(Task::Release { part }),
+        Some(more) => Err(InvalidArgs::Unexpected(more)),
+    }
+}
+
 fn fuzzing(args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
     let (mut target, mut seconds) = (None, fuzz::SECONDS);
     let mut args = args;
@@ -272,6 +255,13 @@ mod tests {
             ("docs", Task::Docs),
             ("infra", Task::Infra),
             ("policies", Task::Policies),
+            ("release --dry-run", Task::Release { part: Part::DryRun { quick: false } }),
+            ("release --dry-run --quick", Task::Release { part: Part::DryRun { quick: true } }),
+            (
+                "release build x86_64-unknown-linux-musl",
+                Task::Release { part: Part::Build { target: LINUX[0].to_owned() } },
+            ),
+            ("release describe", Task::Release { part: Part::Describe }),
             ("emulators", Task::Emulators { command: vec![] }),
             (
                 "emulators -- cargo test --",
@@ -323,6 +313,11 @@ mod tests {
             ("vm now", unexpected("now")),
             ("bench 10", unexpected("10")),
             ("bench aws warm-10", unexpected("warm-10")),
+            ("release", InvalidArgs::NoPart(String::new())),
+            ("release --quick", InvalidArgs::NoPart("--quick".into())),
+            ("release --dry-run now", unexpected("now")),
+            ("release build moon", InvalidArgs::UnknownRelease("moon".into())),
+            ("release describe now", unexpected("now")),
             ("sim --planted-bug", InvalidArgs::NoPlantedBug),
             ("sim --planted-bug no-grace now", unexpected("now")),
             ("sim --planted-bugs now", unexpected("now")),
@@ -351,6 +346,7 @@ mod tests {
             "vm",
             "bench",
             "infra",
+            "release",
             "sim",
             "fuzz",
             "mutants",

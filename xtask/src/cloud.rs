@@ -62,7 +62,7 @@ pub(crate) fn run(root: &Path, port: Option<u16>, github: bool) -> u8 {
 }
 
 fn build(github: bool) -> Step {
-    let forge = if github { ",ondeck/github" } else { "" };
+    let forge = if github { ",ondeck/github,ondeck/init" } else { "" };
     let line = format!("build --package ondeck --package {STANDIN} --features ondeck/aws{forge}");
     Step::new("build", &line)
 }

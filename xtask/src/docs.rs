@@ -19,14 +19,18 @@ const BOOK: &str = "docs";
 /// All Markdown files of the repository, by their path from its root.
 type Pages = BTreeMap<String, String>;
 
-/// Checks links and builds the book. Both are done even if one of them fails.
 pub(crate) fn run(root: &Path) -> Report {
     let mut report = Report::default();
+    check_all(&mut report, root);
+    report
+}
+
+/// Checks links and builds the book. Both are done even if one of them fails.
+pub(crate) fn check_all(report: &mut Report, root: &Path) {
     report.check("links", || check(root));
     let build = Step::program("book", MDBOOK.name, &format!("build {BOOK}"));
     report.run_with(&[&MDBOOK], &build, root);
     report.note("external links were checked for their form only; the book is in target/book");
-    report
 }
 
 /// Prints each broken link and each page that the table of contents lacks. Fails if there is one.

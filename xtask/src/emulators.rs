@@ -24,6 +24,7 @@ use install::Installed;
 pub(crate) use install::{part, python_with};
 pub(crate) use program::vm_tools;
 use service::{EmulatorSpec, Service};
+pub(crate) use workflows::actionlint;
 
 /// `cargo xtask emulators`: runs a command with the emulators and returns its exit code. Without a
 /// command, prints their environment and runs until one of them stops.

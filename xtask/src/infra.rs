@@ -1,5 +1,5 @@
-//! `cargo xtask infra`: writes the policies into `infra/cloudformation.yaml` and `infra/terraform`,
-//! and lints the template.
+//! `cargo xtask infra`: writes the policies into the templates of CloudFormation and the modules of
+//! Terraform in `infra`, and lints the templates.
 
 mod render;
 #[cfg(test)]
@@ -13,18 +13,21 @@ use crate::child;
 use crate::emulators;
 use crate::error::TaskError;
 use crate::step::{Report, exit_code_of};
-use render::Language;
+use render::{Deployment, Language};
 
 const TEMPLATE: &str = "infra/cloudformation.yaml";
+const FUNCTION_TEMPLATE: &str = "infra/function.yaml";
 const MODULE_POLICIES: &str = "infra/terraform/policies.tf";
+const FUNCTION_MODULE_POLICIES: &str = "infra/terraform/function/policies.tf";
 const BEGIN: &str = "# Generated from ";
 const BY: &str = " by cargo xtask infra\n";
 const END: &str = "# End of the generated part\n";
 
-/// The policies of the Terraform module, by their path below `policies`.
-const POLICIES: [&str; 9] = [
+/// The policies of the module with roles and network, by their path below `policies`.
+const POLICIES: [&str; 11] = [
     "refresh",
     "operator",
+    "steward",
     "provision",
     "release",
     "machine",
@@ -32,7 +35,12 @@ const POLICIES: [&str; 9] = [
     "optional/machine-connect",
     "optional/operator-connect",
     "optional/volume-key",
+    "optional/image-parameter",
 ];
+
+/// Those of the module with the function.
+const FUNCTION_POLICIES: [&str; 4] =
+    ["refresh", "optional/function", "optional/image-parameter", "optional/volume-key"];
 
 /// What cfn-lint is installed from.
 const REQUIREMENTS: &str = "xtask/infra/requirements.txt";
@@ -56,11 +64,11 @@ fn lint(root: &Path) -> Result<(), TaskError> {
     // The program's first line has the interpreter's path, which changes if .tools is copied.
     let program = python.with_file_name("cfn-lint");
     let mut command = Command::new(python);
-    command.arg(program).args(["--template", TEMPLATE]).current_dir(root);
+    command.arg(program).args(["--template", TEMPLATE, FUNCTION_TEMPLATE]).current_dir(root);
     match exit_code_of(child::run(&mut command), "cfn-lint") {
         0 => Ok(()),
         code => Err(TaskError::new(
-            format!("{TEMPLATE}: cfn-lint ended with exit code {code}"),
+            format!("{TEMPLATE}, {FUNCTION_TEMPLATE}: cfn-lint ended with exit code {code}"),
             "its lines above name the problems; if it did not start, remove .tools/cfn-lint",
         )),
     }
@@ -85,17 +93,25 @@ fn compare(root: &Path) -> Result<(), TaskError> {
 }
 
 /// The files with generated parts, as they should be.
-fn generated(root: &Path) -> Result<[(&'static str, String); 2], TaskError> {
+fn generated(root: &Path) -> Result<[(&'static str, String); 4], TaskError> {
     let read = |file: &str| {
         let path = root.join(file);
         fs::read_to_string(&path).map_err(|error| TaskError::with(&path, error))
     };
-    Ok([(TEMPLATE, template(&read(TEMPLATE)?, read)?), (MODULE_POLICIES, module_policies(read)?)])
+    let made = |file: &str, deployment| template(&read(file)?, deployment, read);
+    let module = |policies: &[&str], deployment| module_policies(policies, deployment, read);
+    Ok([
+        (TEMPLATE, made(TEMPLATE, Deployment::Pool)?),
+        (FUNCTION_TEMPLATE, made(FUNCTION_TEMPLATE, Deployment::Function)?),
+        (MODULE_POLICIES, module(&POLICIES, Deployment::Pool)?),
+        (FUNCTION_MODULE_POLICIES, module(&FUNCTION_POLICIES, Deployment::Function)?),
+    ])
 }
 
 /// The template with each generated part made anew from the file that its first line names.
 fn template(
     text: &str,
+    deployment: Deployment,
     read: impl Fn(&str) -> Result<String, TaskError>,
 ) -> Result<String, TaskError> {
     let mut made = String::new();
@@ -103,16 +119,15 @@ fn template(
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let broken = || {
             let hint = "each generated part has a line with its source and an end";
-            TaskError::new(format!("{TEMPLATE}: broken part after {before:.40}"), hint)
+            TaskError::new(format!("broken part of a template after {before:.40}"), hint)
         };
         let (source, after) = after.split_once(BY).ok_or_else(broken)?;
         let (_, after) = after.split_once(END).ok_or_else(broken)?;
         let indent = before.len() - before.trim_end_matches(' ').len();
         let part = read(source)?;
-        let part = if source.ends_with(".json") {
-            render::policy(&part, Language::CloudFormation)?
-        } else {
-            part
+        let part = match source.ends_with(".json") {
+            true => render::policy(&part, Language::CloudFormation, deployment)?,
+            false => part,
         };
         made += &format!("{before}{BEGIN}{source}{BY}");
         for line in part.lines() {
@@ -124,12 +139,17 @@ fn template(
     Ok(made + rest)
 }
 
-/// The file of the module that holds the policies.
-fn module_policies(read: impl Fn(&str) -> Result<String, TaskError>) -> Result<String, TaskError> {
+/// The file of a module that holds these policies.
+fn module_policies(
+    policies: &[&str],
+    deployment: Deployment,
+    read: impl Fn(&str) -> Result<String, TaskError>,
+) -> Result<String, TaskError> {
     let mut made =
         "# Written by cargo xtask infra from the files in policies/.\nlocals {\n".to_owned();
-    for (number, policy) in POLICIES.iter().enumerate() {
-        let text = render::policy(&read(&format!("policies/{policy}.json"))?, Language::Terraform)?;
+    for (number, policy) in policies.iter().enumerate() {
+        let text = read(&format!("policies/{policy}.json"))?;
+        let text = render::policy(&text, Language::Terraform, deployment)?;
         let name = policy.trim_start_matches("optional/").replace('-', "_");
         let text = text.trim_end().replace('\n', "\n  ");
         let blank = if number == 0 { "" } else { "\n" };

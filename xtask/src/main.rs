@@ -6,13 +6,17 @@ mod child;
 mod cloud;
 mod commands;
 mod console;
-mod darwin;
+mod cross;
 mod docs;
 mod emulators;
 mod error;
+mod files;
+mod formula;
 mod fuzz;
 mod infra;
 mod policies;
+mod release;
+mod sbom;
 mod sim;
 mod step;
 mod tool;
@@ -48,20 +52,11 @@ fn main() -> ExitCode {
         Task::Emulators { command } => return ExitCode::from(emulators::run(&root, &command)),
         Task::Cloud { port, github } => return ExitCode::from(cloud::run(&root, port, github)),
         Task::Vm { inside } => return ExitCode::from(vm::run(&root, inside)),
-        Task::Check { fix } => {
-            let mut report = Report::default();
-            for step in commands::lints(fix) {
-                report.run(&step, &root);
-            }
-            darwin::check(&mut report, &root);
-            infra::check(&mut report, &root, fix);
-            report.run_with(&[&tool::DENY], &commands::deny(), &root);
-            report.note("advisories are checked only by the CI on GitHub: cargo xtask advisories");
-            report
-        }
+        Task::Check { fix } => check(&root, fix),
         Task::Docs => docs::run(&root),
         Task::Infra => infra::run(&root),
         Task::Policies => return ExitCode::from(policies::run(&root)),
+        Task::Release { part } => release::run(&root, &part),
         Task::Fuzz { target, seconds } => {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }
@@ -91,6 +86,23 @@ fn main() -> ExitCode {
     };
     report.print();
     ExitCode::from(report.exit_code())
+}
+
+fn check(root: &Path, fix: bool) -> Report {
+    let mut report = Report::default();
+    for step in commands::lints(fix) {
+        report.run(&step, root);
+    }
+    cross::check_macos(&mut report, root);
+    docs::check_all(&mut report, root);
+    report.check("workflows", || files::lint_workflows(root));
+    report.check("schemas", || files::check_schemas(root));
+    infra::check(&mut report, root, fix);
+    report.run_with(&[&tool::DENY], &commands::deny(), root);
+    report.check("bill of materials", || release::check_bill(root, &root.join("target/dist")));
+    report.check("container", || release::lint_container(root));
+    report.note("advisories are checked only by the CI on GitHub: cargo xtask advisories");
+    report
 }
 
 fn test(root: &Path, nextest_args: &[String]) -> Report {

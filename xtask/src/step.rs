@@ -76,6 +76,19 @@ pub(crate) fn exit_code_of(ended: io::Result<ExitStatus>, program: &str) -> u8 {
     }
 }
 
+/// What a command prints to stdout. Fails with what it prints to stderr.
+pub(crate) fn said(command: &mut Command) -> Result<String, TaskError> {
+    let name = command.get_program().display().to_string();
+    let failed = |problem: &str| TaskError::new(format!("{name}: {problem}"), "run it by hand");
+    let answer = command.output().map_err(|error| failed(&error.to_string()))?;
+    if !answer.status.success() {
+        let text = [answer.stdout, answer.stderr].concat();
+        let words = format!("{}: {}", answer.status, String::from_utf8_lossy(&text).trim());
+        return Err(failed(&words));
+    }
+    String::from_utf8(answer.stdout).map_err(|error| failed(&error.to_string()))
+}
+
 /// The command line as a user could type it.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,6 +204,11 @@ impl Report {
 
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
+    }
+
+    #[cfg(test)]
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn record(&mut self, name: &str, run: impl FnOnce() -> u8) {

@@ -9,10 +9,10 @@ use futures_util::future::{Either, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{HELD, Signal, used_up};
-use ondeck_core::runtime::retry::Retry;
 
 use crate::Agent;
 use crate::memory::Memory;
+use crate::restarts::Restarts;
 
 impl Agent {
     /// Serves runs as long as the machine lives. If preparing it or leaving a run fails, the
@@ -60,14 +60,15 @@ impl Agent {
     /// record tells.
     async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
         loop {
-            if let Ok(Some(record)) = self.look_at_record(memory).await {
-                self.follow_settings(memory, &record).await;
-                if let Some(label) = served_label(&record) {
-                    return (label, Assignment::of(&record, memory));
+            let looked = self.look_at_record(memory).await;
+            if let Ok(Some(record)) = &looked {
+                self.follow_settings(memory, record).await;
+                if let Some(label) = served_label(record) {
+                    return (label, Assignment::of(record, memory));
                 }
-                self.answer_missed_claim(memory, &record).await;
+                self.answer_missed_claim(memory, record).await;
             }
-            self.await_news(memory, memory.times().agent_poll_waiting).await;
+            self.await_next_look(memory, &looked, memory.times().agent_poll_waiting).await;
         }
     }
 
@@ -177,7 +178,7 @@ impl Agent {
             }
             // The end of the job is no news of the store.
             let poll = memory.times().agent_poll_running;
-            self.await_news_within(memory, poll, poll).await;
+            self.await_news(memory, poll, poll).await;
         }
     }
 
@@ -185,14 +186,15 @@ impl Agent {
     /// record names no run. While the record cannot be read, the run goes on.
     async fn await_end_of(&self, memory: &Memory, label: &Label) {
         loop {
-            if let Ok(record) = self.look_at_record(memory).await
+            let looked = self.look_at_record(memory).await;
+            if let Ok(record) = &looked
                 && record.as_ref().and_then(served_label).as_ref() != Some(label)
             {
                 memory.end_use(record.as_ref());
-                memory.set_idle_generation(record.map(|record| record.counts.generation));
+                memory.set_idle_generation(record.as_ref().map(|record| record.counts.generation));
                 return;
             }
-            self.await_news(memory, memory.times().agent_poll_running).await;
+            self.await_next_look(memory, &looked, memory.times().agent_poll_running).await;
         }
     }
 
@@ -200,7 +202,7 @@ impl Agent {
     /// must take no job. Signals that it takes none if it cannot be restarted, so that refresh gives
     /// the run another machine, and again when it does.
     async fn keep_working(&self, memory: &Memory, label: &Label) -> Infallible {
-        let (mut deaths, mut reported) = (0, None);
+        let (mut restarts, mut reported) = (Restarts::default(), None);
         loop {
             if self.takes_no_job(memory).is_some() {
                 self.clock.sleep(memory.times().agent_poll_running).await;
@@ -222,9 +224,12 @@ impl Agent {
                 self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
                 reported = Some(why.clone());
             }
-            tracing::warn!(%label, "the runner died and is started again: {why}");
-            self.clock.sleep(Retry::PATIENT.pause(deaths, &*self.random)).await;
-            deaths = deaths.saturating_add(1);
+            if restarts.is_to_be_logged(&why, self.clock.steady()) {
+                tracing::warn!(%label, "the runner died and is started again: {why}");
+            }
+            let random = &*self.random;
+            let pause = if is_revived { restarts.died(random) } else { restarts.failed(random) };
+            self.clock.sleep(pause).await;
         }
     }
 

@@ -6,8 +6,10 @@
 
 mod cycle;
 mod deadline;
+mod logged;
 mod memory;
 mod refusals;
+mod restarts;
 mod store_calls;
 mod wake_ups;
 

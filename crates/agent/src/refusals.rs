@@ -11,6 +11,8 @@ use std::time::Duration;
 use ondeck_core::ports::{PortError, PortResult, Random};
 use ondeck_core::runtime::retry::Retry;
 
+use crate::logged::LoggedReason;
+
 /// The pauses between looks at the store that are refused.
 const LOOKS: Retry = Retry {
     first_pause: Duration::from_millis(500),
@@ -18,16 +20,13 @@ const LOOKS: Retry = Retry {
     ..Retry::PATIENT
 };
 
-/// How often a reason is logged that does not change.
-const SAY_AGAIN: Duration = Duration::from_secs(60);
-
 /// All times are steady.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     look: Option<RefusedLook>,
     heartbeat_is_refused: bool,
-    /// For each kind of call that fails, the reason that was logged last, and when.
-    said: BTreeMap<&'static str, (String, Duration)>,
+    /// For each kind of call that fails, what was logged.
+    said: BTreeMap<&'static str, LoggedReason>,
 }
 
 #[derive(Debug)]
@@ -89,15 +88,7 @@ impl Refusals {
         reason: &PortError,
         now: Duration,
     ) -> bool {
-        let reason = reason.to_string();
-        let is_known = self
-            .said
-            .get(what)
-            .is_some_and(|(said, at)| *said == reason && now.saturating_sub(*at) < SAY_AGAIN);
-        if !is_known {
-            self.said.insert(what, (reason, now));
-        }
-        !is_known
+        self.said.entry(what).or_default().is_due(&reason.to_string(), now)
     }
 
     /// Notes that a kind of call succeeds. Returns whether its failure was logged before.

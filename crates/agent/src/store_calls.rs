@@ -23,8 +23,7 @@ const REFUSED_AT_START: Duration = Duration::from_secs(30);
 /// For how many heartbeat periods an agent that relies on wake-ups waits for one before it looks at its
 /// record. So late does it notice a claim or a release whose wake-up was lost.
 const UNWOKEN_PERIODS: u32 = 3;
-/// The longest that it waits, whatever the period is: 15 s, as with the default. A release waits for 120 s
-/// by default.
+/// The longest that it waits, whatever the period is: 15 s, as with the default.
 const LONGEST_UNWOKEN: Duration = Duration::from_secs(15);
 
 /// A clock may count milliseconds, and would not move for less.
@@ -91,19 +90,25 @@ impl Agent {
         }
     }
 
-    /// Waits until the record may have changed: for `poll`, or for longer if the agent can rely on
-    /// being woken.
-    pub(crate) async fn await_news(&self, memory: &Memory, poll: Duration) {
-        self.await_news_within(memory, poll, self.patience(memory).max(poll)).await;
-    }
-
-    /// As [`Agent::await_news`], for at most `patience`; while the store refuses the agent, for longer.
-    pub(crate) async fn await_news_within(
+    /// Waits until the record is to be read again: for `poll`, or for longer if the agent can rely on
+    /// being woken and the last look succeeded. The wake-up that caused a look is not sent again if the
+    /// look fails.
+    pub(crate) async fn await_next_look<T>(
         &self,
         memory: &Memory,
+        looked: &PortResult<T>,
         poll: Duration,
-        patience: Duration,
     ) {
+        let patience = match looked {
+            Ok(_) => self.patience(memory).max(poll),
+            Err(_) => poll,
+        };
+        self.await_news(memory, poll, patience).await;
+    }
+
+    /// Waits until the record may have changed, for at most `patience`, or for `poll` if the store
+    /// announces nothing; while the store refuses the agent, for longer.
+    pub(crate) async fn await_news(&self, memory: &Memory, poll: Duration, patience: Duration) {
         let now = self.clock.steady();
         if let Some(left) = memory.with_refusals(|refusals| refusals.until_next_look(now)) {
             // In steps, because a heartbeat that is taken again ends the pause.
@@ -131,13 +136,16 @@ impl Agent {
 
     /// How long the agent may wait for a wake-up before it looks at the record in any case; zero if it
     /// cannot rely on one. It looks at least twice before the threshold, which may have moved: no
-    /// wake-up announces that.
+    /// wake-up announces that. It also looks twice while a provision or a release waits for its answer,
+    /// so that a lost wake-up does not cost the machine.
     fn patience(&self, memory: &Memory) -> Duration {
         let until_threshold = deadline::until_threshold(&memory.record(), self.clock.now());
         match until_threshold {
             Some(left) if memory.with_wake_ups(|wake_ups| wake_ups.are_relied_on()) => {
-                let unwoken = memory.times().heartbeat_period * UNWOKEN_PERIODS;
-                unwoken.min(LONGEST_UNWOKEN).min(left / 2)
+                let times = memory.times();
+                let awaited = times.claim_registration_timeout.min(times.release_timeout);
+                let unwoken = times.heartbeat_period * UNWOKEN_PERIODS;
+                unwoken.min(LONGEST_UNWOKEN).min(awaited / 2).min(left / 2)
             }
             _ => Duration::ZERO,
         }

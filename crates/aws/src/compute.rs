@@ -1,6 +1,7 @@
 //! Launches, lists and terminates machines on EC2.
 
 mod fleet;
+mod image;
 mod listing;
 mod options;
 mod recent_launches;
@@ -21,16 +22,23 @@ use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
-pub use self::options::{DEFAULT_RUNNER_USER, RUNNER_USER_SETTING};
+use self::image::{Images, KnownImage};
+pub use self::options::{DEFAULT_RUNNER_USER, RUNNER_USER_SETTING, check_settings};
 use self::options::{LaunchOptions, MachineOptions};
 use self::recent_launches::RecentLaunches;
-use self::template::{KnownImage, Template, VERSION_SETTING};
+use self::template::{Template, VERSION_SETTING};
+pub(crate) use self::template::{delete as delete_template, exists as has_template};
 use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
+use crate::raw_client::RawClient;
 
 /// The tag with the memory that a machine was required to have. A listing of EC2 does not contain it.
 const MEM_TAG: &str = "ondeck:mem";
+
+/// The name under which refresh records the device of the root volume of an image that is given by a
+/// parameter. Not an input.
+const DEVICE_SETTING: &str = "image-root-device";
 
 /// The instance types of a request that names none: current general-purpose, compute-optimised and
 /// memory-optimised families.
@@ -51,6 +59,7 @@ pub struct Ec2Compute {
     account: Arc<OnceLock<Account>>,
     region: String,
     known_image: Arc<KnownImage>,
+    parameters: Arc<RawClient>,
 }
 
 impl Ec2Compute {
@@ -63,26 +72,37 @@ impl Ec2Compute {
             account: cloud.account.clone(),
             region: cloud.region().to_owned(),
             known_image: Arc::default(),
+            parameters: Arc::new(RawClient::new(cloud)),
         }
+    }
+
+    fn images(&self) -> Images<'_> {
+        Images { ec2: &self.ec2, parameters: &self.parameters, known: &self.known_image }
     }
 }
 
 #[async_trait]
 impl Compute for Ec2Compute {
+    async fn look_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
+        let Some(_) = options.image_parameter() else { return Ok(BTreeMap::new()) };
+        let device = self.images().root_device(&options).await?;
+        Ok(BTreeMap::from([(DEVICE_SETTING.to_owned(), device)]))
+    }
+
     async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
         LaunchOptions::read(&settings.backend).map_err(PortError::Setting)?;
         if options.profile.is_none() {
             tracing::warn!("machines have no permissions: iam-instance-profile is not set");
         }
-        if options.has_alias() {
-            tracing::warn!(
-                ami = options.ami,
-                "the image is looked up at each launch: its architecture is not checked, and its root \
-                 volume is encrypted only if the image or the account says so"
-            );
-        }
-        let template = Template::new(&self.ec2, &self.names, &options, &self.known_image);
+        let images = self.images();
+        let device = match (options.image_parameter(), settings.backend.get(DEVICE_SETTING)) {
+            (None, _) => None,
+            (Some(_), Some(known)) => Some(known.clone()),
+            (Some(_), None) => Some(images.root_device(&options).await?),
+        };
+        let template = Template::new(&images, &self.names, &options, device.as_deref());
         let version = template.bring_about(template_version(settings)).await?;
         // IAM knows a machine by its ARN, and lets its agent write under that name only.
         let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));
@@ -91,7 +111,21 @@ impl Compute for Ec2Compute {
         }
         let prefix = prefix.map(|prefix| (AGENT_KEY_PREFIX.to_owned(), prefix));
         let version = (VERSION_SETTING.to_owned(), version.to_string());
-        Ok(prefix.into_iter().chain([version]).collect())
+        let device = (DEVICE_SETTING.to_owned(), device.unwrap_or_default());
+        Ok(prefix.into_iter().chain([version, device]).collect())
+    }
+
+    fn notice(&self, settings: &Settings) -> Option<String> {
+        let options = MachineOptions::read(&settings.backend).ok()?;
+        let is_public = options.has_public_image() || self.known_image.is_public();
+        (is_public && !options.agents.are_downloaded()).then(|| {
+            format!(
+                "machines will not start: their image is a public one, which has no agent, and \
+                 agent-url is not set: {}; call refresh or apply by the action, which sets it, or \
+                 set agent-url and agent-sha256",
+                options.ami
+            )
+        })
     }
 
     fn default_types(&self) -> TypePatterns {
@@ -117,6 +151,11 @@ impl Compute for Ec2Compute {
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         listing::machines(&self.ec2, &self.names).await
+    }
+
+    async fn current_image(&self, settings: &Settings) -> PortResult<Option<String>> {
+        let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
+        self.images().current(&options).await.map(Some)
     }
 
     fn listing_lag(&self) -> Duration {

@@ -207,7 +207,6 @@ impl Refusal {
         error::error_of_response(EC2, action, ErrorResponse { status: *status, code, message })
     }
 
-    /// In one line.
     pub(crate) fn said(&self) -> String {
         one_line(&format!("{}: {}: {}", self.action, self.code, self.message))
     }

@@ -21,6 +21,8 @@ pub(crate) const DYNAMODB: Service = "DynamoDB";
 pub(crate) const SQS: Service = "SQS";
 pub(crate) const EC2: Service = "EC2";
 pub(crate) const LOGS: Service = "CloudWatch Logs";
+pub(crate) const SYSTEMS_MANAGER: Service = "SSM";
+pub(crate) const SECRETS_MANAGER: Service = "Secrets Manager";
 
 /// An error answer, in the service's own words.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,11 @@
 //! The inputs of the AWS backend. The rows' names are also the names of the stored settings;
 //! `compute::options` reads and checks those together, because some depend on each other.
 
-use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
+use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 
 use crate::machine_logs::LogDestination;
 use crate::names::check_trust;
+use crate::secret_source::SecretSource;
 
 pub const POOL: Input = Input::process(
     "pool",
@@ -21,29 +22,53 @@ pub const TRUST: Input = Input::process(
 .checked(check_trust);
 pub const REGION: Input =
     Input::process("aws-region", "REGION", "AWS region").or_described("as the AWS CLI finds it");
+pub const APP_KEY_SOURCE: Input = Input::call(
+    "github-app-key-source",
+    "SOURCE",
+    "Where AWS keeps the private key of the GitHub App: ssm:NAME of a parameter, or \
+     secretsmanager:ARN of a secret",
+    &[Mode::Refresh],
+)
+.checked(|text| SecretSource::parse(text).map(drop))
+.in_action(ActionInput::Absent);
+pub const TOKEN_SOURCE: Input = Input::call(
+    "github-token-source",
+    "SOURCE",
+    "Where AWS keeps the token that may register runners, as for github-app-key-source",
+    &[Mode::Refresh],
+)
+.checked(|text| SecretSource::parse(text).map(drop))
+.in_action(ActionInput::Absent);
 pub const ENDPOINT_URL: Input =
     Input::process("aws-endpoint-url", "URL", "Endpoint of all AWS services, for emulators")
         .or_described("AWS_ENDPOINT_URL, or AWS itself");
 
-pub(crate) const AMI: Input = Input::stored(
+pub const AMI: Input = Input::stored(
     "ami",
     "AMI",
     "Image that machines boot: its id, or resolve:ssm:PARAMETER to look the id up at every launch",
-);
+)
+.in_file("image", FileForm::Text);
 pub(crate) const SUBNET_IDS: Input = Input::stored(
     "subnet-ids",
     "SUBNET ...",
     "Subnets to launch machines in, no more than one in each availability zone; a launch tries four \
      of them, and different launches try different ones",
-);
+)
+.in_file("network", FileForm::List(" "));
 pub(crate) const SECURITY_GROUP_IDS: Input =
-    Input::stored("security-group-ids", "GROUP ...", "Security groups of the machines");
+    Input::stored("security-group-ids", "GROUP ...", "Security groups of the machines")
+        .in_file("network", FileForm::List(" "));
 pub(crate) const IAM_INSTANCE_PROFILE: Input = Input::stored(
     "iam-instance-profile",
     "PROFILE",
     "Instance profile of the machines, by name or ARN; it must allow them to use the table and to \
      terminate themselves",
-);
+)
+.in_file("machines", FileForm::Text);
+/// The modes that store where machines get their agent. Apply stores it beside the file, for a refresh
+/// that is given none.
+const OF_AGENT: &[Mode] = &[Mode::Refresh, Mode::Apply];
 pub(crate) const AGENT_URL: Input = Input::stored(
     "agent-url",
     "URL",
@@ -55,14 +80,18 @@ pub(crate) const AGENT_URL: Input = Input::stored(
            image if the agent is on the image [default: that of the release]",
     default: None,
     step_output: true,
-});
+})
+.of_modes(OF_AGENT)
+.in_file("image", FileForm::Text);
 pub(crate) const AGENT_SHA256: Input =
     Input::stored("agent-sha256", "HEX", "SHA-256 digest that the x86-64 agent must have")
         .in_action(ActionInput::Adapted {
             help: "SHA-256 digest that the x86-64 agent must have [default: the release's]",
             default: None,
             step_output: true,
-        });
+        })
+        .of_modes(OF_AGENT)
+        .in_file("image", FileForm::Text);
 pub(crate) const AGENT_URL_ARM64: Input = Input::stored(
     "agent-url-arm64",
     "URL",
@@ -73,14 +102,18 @@ pub(crate) const AGENT_URL_ARM64: Input = Input::stored(
                    release, unless agent-url is given]",
     default: None,
     step_output: true,
-});
+})
+.of_modes(OF_AGENT)
+.in_file("image", FileForm::Text);
 pub(crate) const AGENT_SHA256_ARM64: Input =
     Input::stored("agent-sha256-arm64", "HEX", "SHA-256 digest that the arm64 agent must have")
         .in_action(ActionInput::Adapted {
             help: "SHA-256 digest that the arm64 agent must have [default: the release's]",
             default: None,
             step_output: true,
-        });
+        })
+        .of_modes(OF_AGENT)
+        .in_file("image", FileForm::Text);
 pub(crate) const ON_DEMAND_PRICE_PROTECTION: Input = Input::stored(
     "on-demand-price-protection-percent",
     "PERCENT",
@@ -88,7 +121,8 @@ pub(crate) const ON_DEMAND_PRICE_PROTECTION: Input = Input::stored(
      fits; 999999 for no limit. For spot machines EC2 sets a limit of its own",
 )
 .or(DEFAULT_PRICE_PROTECTION)
-.checked(|text| percent(text).map(drop));
+.checked(|text| percent(text).map(drop))
+.in_file("machines", FileForm::Whole);
 /// The default of [`ON_DEMAND_PRICE_PROTECTION`]. EC2's own is 20, which leaves few types.
 pub(crate) const DEFAULT_PRICE_PROTECTION: &str = "100";
 pub(crate) const INSTANCE_GENERATIONS: Input = Input::stored(
@@ -97,7 +131,8 @@ pub(crate) const INSTANCE_GENERATIONS: Input = Input::stored(
     "Generations of instance types to accept: current, or any for previous ones too",
 )
 .valued(InputValue::Choice("CURRENT|ANY", &[CURRENT, ANY]), None)
-.or(CURRENT);
+.or(CURRENT)
+.in_file("machines", FileForm::Text);
 /// The default of [`INSTANCE_GENERATIONS`].
 pub(crate) const CURRENT: &str = "current";
 /// The value of [`INSTANCE_GENERATIONS`] that accepts previous generations.
@@ -106,21 +141,26 @@ pub(crate) const HTTP_PROXY: Input = Input::stored(
     "http-proxy",
     "URL",
     "Proxy for http requests of the machines: user data, agent, pre-runner script, runner and jobs",
-);
+)
+.in_file("network", FileForm::Text);
 pub(crate) const HTTPS_PROXY: Input =
-    Input::stored("https-proxy", "URL", "Proxy for https requests of the machines, as http-proxy");
+    Input::stored("https-proxy", "URL", "Proxy for https requests of the machines, as http-proxy")
+        .in_file("network", FileForm::Text);
 pub(crate) const NO_PROXY: Input = Input::stored(
     "no-proxy",
     "HOST,...",
     "Hosts that machines reach without a proxy, beside themselves and the metadata service",
-);
+)
+.in_file("network", FileForm::List(","));
 pub(crate) const VOLUME_SIZE_GB: Input = Input::stored(
     "volume-size-gb",
     "GB",
     "Size of each machine's root volume; empty for the size of the image",
-);
+)
+.in_file("machines", FileForm::Whole);
 pub(crate) const KEY_NAME: Input =
-    Input::stored("key-name", "NAME", "EC2 key pair for ssh to the machines; empty for none");
+    Input::stored("key-name", "NAME", "EC2 key pair for ssh to the machines; empty for none")
+        .in_file("machines", FileForm::Text);
 /// Refresh stores it, and user data hands it to the agent, which needs it before it can read settings.
 pub const METADATA_FIREWALL: Input = Input::stored(
     "metadata-firewall",
@@ -130,7 +170,8 @@ pub const METADATA_FIREWALL: Input = Input::stored(
 )
 .valued(InputValue::Choice("ON|OFF", &[ON, OFF]), None)
 .or(ON)
-.of_modes(&[Mode::Refresh, Mode::Agent]);
+.of_modes(&[Mode::Refresh, Mode::Agent])
+.in_file("machines", FileForm::Text);
 /// The default of [`METADATA_FIREWALL`].
 pub(crate) const ON: &str = "on";
 /// The value of [`METADATA_FIREWALL`] that lets jobs reach the metadata service.
@@ -145,7 +186,8 @@ pub const MACHINE_LOGS: Input = Input::stored(
 )
 .or(OFF)
 .checked(|text| LogDestination::parse(text).map(drop))
-.of_modes(&[Mode::Refresh, Mode::Agent]);
+.of_modes(&[Mode::Refresh, Mode::Agent])
+.in_file("machines", FileForm::Text);
 /// Refresh stores it, and user data hands it to the agent, whose firewall must admit the SSM agent.
 pub const CONNECT: Input = Input::stored(
     "connect",
@@ -154,7 +196,8 @@ pub const CONNECT: Input = Input::stored(
 )
 .valued(InputValue::Choice("OFF|SSM", &[OFF, SSM]), None)
 .or(OFF)
-.of_modes(&[Mode::Refresh, Mode::Agent]);
+.of_modes(&[Mode::Refresh, Mode::Agent])
+.in_file("machines", FileForm::Text);
 /// The value of [`CONNECT`] for sessions of AWS Systems Manager.
 pub const SSM: &str = "ssm";
 
@@ -180,6 +223,8 @@ pub const INPUTS: InputTable = InputTable {
         HTTP_PROXY,
         HTTPS_PROXY,
         NO_PROXY,
+        APP_KEY_SOURCE,
+        TOKEN_SOURCE,
         POOL,
         TRUST,
         REGION,

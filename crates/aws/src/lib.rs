@@ -19,18 +19,22 @@ mod names;
 mod permissions;
 mod pool;
 mod raw_client;
+mod runtime_api;
+mod secret_source;
 mod skew;
 mod store;
+mod teardown;
 mod wake_ups;
 mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};
-pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING};
+pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING, check_settings};
 pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use inputs::{
-    CONNECT, ENDPOINT_URL, INPUTS, MACHINE_LOGS, METADATA_FIREWALL, OFF, POOL, REGION, SSM, TRUST,
+    AMI, APP_KEY_SOURCE, CONNECT, ENDPOINT_URL, INPUTS, MACHINE_LOGS, METADATA_FIREWALL, OFF, POOL,
+    REGION, SSM, TOKEN_SOURCE, TRUST,
 };
 pub use machine_logs::{LogBuffer, LogDestination, MachineLogs};
 pub use names::{InvalidPoolName, PoolName};
@@ -38,5 +42,8 @@ pub use permissions::{
     CheckResult, CheckSubject, Decision, PermissionCheck, ROLES, check_permissions,
 };
 pub use pool::SqsPool;
+pub use runtime_api::{FunctionCall, RuntimeApi};
+pub use secret_source::SecretSource;
 pub use skew::AwsClock;
 pub use store::{DynamoStore, EventsOf};
+pub use teardown::AwsInfrastructure;

@@ -126,12 +126,10 @@ impl Names {
         Names { pool: pool.clone(), stem: format!("ondeck-{legible}-{:08x}", digest(&lower)) }
     }
 
-    /// The table.
     pub(crate) fn table(&self) -> &str {
         &self.stem
     }
 
-    /// The launch template.
     pub(crate) fn launch_template(&self) -> &str {
         &self.stem
     }

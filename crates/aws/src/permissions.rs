@@ -23,7 +23,7 @@ const DENIED: &str = include_str!("../../../policies/checks/denied.json");
 const ALLOWED: &str = include_str!("../../../policies/checks/allowed.json");
 
 /// The roles that the tables are about.
-pub const ROLES: &[&str] = &["refresh", "provision", "release", "operator", "machine"];
+pub const ROLES: &[&str] = &["refresh", "provision", "release", "operator", "steward", "machine"];
 
 /// Whose permissions are checked, and what the requests name.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub enum Decision {
 pub enum CheckResult {
     /// AWS decided as expected.
     AsExpected,
-    /// AWS decided otherwise.
+    /// AWS allowed what must be denied, or denied what must be allowed.
     Wrong,
     /// AWS answered with an error that does not tell what it decided.
     Unclear,

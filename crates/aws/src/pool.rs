@@ -10,7 +10,7 @@ mod urls;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ use ondeck_core::ports::{Depth, Pool, PortError, PortResult, Receipt, ReceivedMe
 use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
-use crate::cloud::Cloud;
+use crate::cloud::{Account, Cloud};
 use crate::error::{SQS, port_error, unavailable};
 use crate::names::Names;
 
@@ -49,6 +49,9 @@ pub struct SqsPool {
     gate: Arc<Semaphore>,
     names: Names,
     urls: Arc<urls::Urls>,
+    region: String,
+    /// Known once settings have been read.
+    account: Arc<OnceLock<Account>>,
     patience: RequestRetry,
 }
 
@@ -60,6 +63,8 @@ impl SqsPool {
             gate: cloud.gate.clone(),
             names: cloud.names.clone(),
             urls: Arc::default(),
+            region: cloud.region().to_owned(),
+            account: cloud.account.clone(),
             patience: cloud.patience.clone(),
         }
     }
@@ -94,10 +99,14 @@ impl SqsPool {
         })
     }
 
-    /// Where the queue of a class is: asked once, and again if it was not there.
+    /// Where the queue of a class is: computed if the account is known, else asked once, and again if it
+    /// was not there.
     async fn url(&self, class: &ResourceClass) -> PortResult<String> {
         const ACTION: &str = "GetQueueUrl";
         let resolve = || async {
+            if let Some(account) = self.account.get() {
+                return Ok(account.queue_url(&self.region, &self.names.queue(class)));
+            }
             let request = self.client.get_queue_url().queue_name(self.names.queue(class));
             match self.call(request.send()).await {
                 Ok(answer) => answer.queue_url.ok_or_else(|| incomplete(ACTION, "QueueUrl")),

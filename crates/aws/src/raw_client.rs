@@ -1,5 +1,6 @@
-//! Sends requests that are given as data: JSON for DynamoDB, SQS and CloudWatch Logs, parameters for
-//! EC2. The SDK's clients cannot send such a request, and CloudWatch Logs has no client here.
+//! Sends requests that are given as data: JSON for DynamoDB, SQS, CloudWatch Logs, SSM and Secrets
+//! Manager, parameters for EC2. The SDK's clients cannot send such a request, and the last three JSON
+//! services have no client here.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +14,9 @@ use serde_json::Value;
 
 use crate::cloud::Cloud;
 use crate::ec2::{self, Keys};
-use crate::error::{Chain, DYNAMODB, EC2, LOGS, SQS, is_passing, unavailable};
+use crate::error::{
+    Chain, DYNAMODB, EC2, LOGS, SECRETS_MANAGER, SQS, SYSTEMS_MANAGER, is_passing, unavailable,
+};
 
 /// How long a request may take, its answer included.
 const LIMIT: Duration = Duration::from_secs(8);
@@ -24,8 +27,7 @@ pub(crate) struct RawClient {
     keys: Keys,
 }
 
-/// What a service answered.
-#[derive(Debug)]
+/// What a service answered. It may hold a secret, so it has no `Debug` form.
 pub(crate) struct RawAnswer {
     pub(crate) status: u16,
     /// The code of the error; empty for a success.
@@ -163,6 +165,18 @@ impl Protocol {
                 id: LOGS,
                 name: "logs",
                 target: Some("Logs_20140328"),
+                content_type: JSON_1_1,
+            },
+            "ssm" => Protocol {
+                id: SYSTEMS_MANAGER,
+                name: "ssm",
+                target: Some("AmazonSSM"),
+                content_type: JSON_1_1,
+            },
+            "secretsmanager" => Protocol {
+                id: SECRETS_MANAGER,
+                name: "secretsmanager",
+                target: Some("secretsmanager"),
                 content_type: JSON_1_1,
             },
             _ => Protocol { id: EC2, name: "ec2", target: None, content_type: FORM },

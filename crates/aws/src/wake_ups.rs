@@ -11,5 +11,5 @@ mod orphans;
 mod sender;
 
 pub(crate) use listener::Listener;
-pub(crate) use orphans::prune;
+pub(crate) use orphans::{list as list_queues, prune};
 pub(crate) use sender::Sender;

@@ -1,30 +1,52 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
+pub(crate) mod applied;
 pub(crate) mod backend;
+#[cfg(feature = "config")]
+pub(crate) mod config;
+#[cfg(not(feature = "config"))]
+#[path = "control/no_config.rs"]
+mod config;
 #[cfg(feature = "aws")]
 mod connect;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+mod explain;
+#[cfg(feature = "aws")]
+pub(crate) mod function;
 pub(crate) mod github_actions;
 #[cfg(feature = "holds")]
 pub(crate) mod hold_points;
+#[cfg(feature = "init")]
+mod init;
 pub(crate) mod inputs;
+mod machines;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
 #[cfg(feature = "aws")]
 mod permissions;
+mod pool;
 pub(crate) mod progress;
 pub(crate) mod report;
 #[cfg(feature = "local")]
 mod run;
+mod screen;
 mod shell;
 mod status;
+mod teardown;
+#[cfg(feature = "watch")]
+mod watch;
+#[cfg(not(feature = "watch"))]
+#[path = "control/no_watch.rs"]
+mod watch;
 
 use ondeck_core::inputs::Mode;
+use ondeck_core::modes::operate::Command;
 
+pub(crate) use self::config::TASKS as CONFIG_TASKS;
 pub(crate) use self::github_actions::is_own_action;
 #[cfg(not(feature = "local"))]
 use self::no_local::{demo, run};
@@ -33,7 +55,8 @@ use crate::inputs::Invocation;
 
 /// Whether this build has the command.
 pub(crate) fn has(mode: Mode) -> bool {
-    !matches!(mode, Mode::Permissions | Mode::Connect) || cfg!(feature = "aws")
+    let of_aws = matches!(mode, Mode::Permissions | Mode::Connect);
+    (!of_aws || cfg!(feature = "aws")) && (mode != Mode::Init || cfg!(feature = "init"))
 }
 
 /// The commands that take no inputs from the tables.
@@ -50,15 +73,28 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Release) => modes::release(common).await,
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
+        Some(Mode::Explain) => explain::explain(common, arguments).await,
+        Some(Mode::Watch) => watch::watch(common).await,
         #[cfg(feature = "aws")]
         Some(Mode::Connect) => connect::connect(common, arguments).await,
         #[cfg(feature = "aws")]
         Some(Mode::Permissions) => permissions::check(common).await,
+        #[cfg(feature = "init")]
+        Some(Mode::Init) => init::init(common).await,
+        Some(Mode::Config) => config::config(common, arguments).await,
+        Some(Mode::Apply) => config::apply(common).await,
+        Some(Mode::Drain) => machines::change(Command::Drain, common, arguments).await,
+        Some(Mode::Retire) => machines::change(Command::Retire, common, arguments).await,
+        Some(Mode::Terminate) => machines::change(Command::Terminate, common, arguments).await,
+        Some(Mode::Pool) => pool::pool(common, arguments).await,
+        Some(Mode::Teardown) => teardown::teardown(common).await,
         Some(Mode::Demo) => demo::demo(common).await,
         Some(Mode::Agent) => crate::agent::live(common).await,
-        // The command line of a build without AWS does not have them.
+        // The command line of a build without the feature does not have them.
         #[cfg(not(feature = "aws"))]
         Some(Mode::Permissions | Mode::Connect) => 2,
+        #[cfg(not(feature = "init"))]
+        Some(Mode::Init) => 2,
         None => shell::run(command, arguments.first().map_or("", String::as_str)),
     }
 }

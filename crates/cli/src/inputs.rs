@@ -5,6 +5,8 @@
 
 pub(crate) mod command_line;
 mod help;
+#[cfg(feature = "init")]
+pub(crate) mod init;
 mod misuse;
 pub(crate) mod rows;
 
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 
 use ondeck_core::inputs::{Given, Input, InputTable};
 
+#[cfg(all(feature = "aws", feature = "control"))]
+pub(crate) use self::command_line::read_variables;
 pub(crate) use self::command_line::{Invocation, read};
 
 /// What every command knows about its process.
@@ -44,7 +48,8 @@ pub(crate) enum Backend {
 }
 
 impl Common {
-    fn from_inputs(given: Given) -> Common {
+    /// Reads what the inputs say about the process.
+    pub(crate) fn from_inputs(given: Given) -> Common {
         let chosen = |row| match given.text(row).or(given.text_or_default(&rows::BACKEND)) {
             Some(rows::AWS) => Backend::Aws,
             _ => Backend::Local,
@@ -64,6 +69,8 @@ impl Common {
 /// Every table of this build, in the order of the help.
 pub(crate) fn tables() -> impl Iterator<Item = &'static InputTable> {
     const ADAPTERS: &[InputTable] = &[
+        #[cfg(feature = "init")]
+        init::INIT,
         #[cfg(feature = "github")]
         ondeck_github::INPUTS,
         #[cfg(feature = "aws")]

@@ -28,6 +28,10 @@ fn main() -> ExitCode {
     if backend::aws::is_probe() {
         return run(backend::aws::probe());
     }
+    #[cfg(all(feature = "aws", feature = "control"))]
+    if control::function::is_function() {
+        return run(control::function::serve(inputs::read_variables()));
+    }
     let invocation = inputs::read();
     run(dispatch(&invocation))
 }

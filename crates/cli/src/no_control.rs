@@ -10,6 +10,9 @@ pub(crate) fn has(mode: Mode) -> bool {
     mode == Mode::Agent
 }
 
+/// The tasks of a command that this build does not have.
+pub(crate) const CONFIG_TASKS: [&str; 0] = [];
+
 /// The commands that take no inputs from the tables: none here.
 pub(crate) fn other_commands() -> Vec<clap::Command> {
     Vec::new()

@@ -6,9 +6,11 @@
 //! own rows beside the types that they fill: [`times`], [`crate::model::settings`] and
 //! [`crate::modes::provision`]. Each adapter crate has a table of its own.
 
+mod file;
 mod given;
 pub mod times;
 
+pub use file::{FileForm, FileKey};
 pub use given::Given;
 
 use crate::model::ids::RunId;
@@ -34,6 +36,8 @@ pub struct Input {
     /// Names of inputs that must be given together with this one.
     pub requires: &'static [&'static str],
     pub action: ActionInput,
+    /// Where a stored setting is in `ondeck.toml`; `None` for every other input.
+    pub file: Option<FileKey>,
 }
 
 /// What follows the flag on a command line.
@@ -82,8 +86,18 @@ pub enum Mode {
     Release,
     Run,
     Status,
+    Explain,
+    Watch,
     Connect,
     Permissions,
+    Init,
+    Config,
+    Apply,
+    Drain,
+    Retire,
+    Terminate,
+    Pool,
+    Teardown,
     Demo,
     Agent,
 }
@@ -110,20 +124,30 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 9] = [
+    pub const ALL: [Mode; 19] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
+        Mode::Explain,
+        Mode::Watch,
         Mode::Connect,
         Mode::Permissions,
+        Mode::Init,
+        Mode::Config,
+        Mode::Apply,
+        Mode::Drain,
+        Mode::Retire,
+        Mode::Terminate,
+        Mode::Pool,
+        Mode::Teardown,
         Mode::Demo,
         Mode::Agent,
     ];
 
     /// The modes that the GitHub action offers.
-    pub const OF_ACTION: [Mode; 3] = [Mode::Refresh, Mode::Provision, Mode::Release];
+    pub const OF_ACTION: [Mode; 4] = [Mode::Refresh, Mode::Provision, Mode::Release, Mode::Apply];
 
     /// The command's name on the command line.
     pub const fn name(self) -> &'static str {
@@ -133,8 +157,18 @@ impl Mode {
             Mode::Release => "release",
             Mode::Run => "run",
             Mode::Status => "status",
+            Mode::Explain => "explain",
+            Mode::Watch => "watch",
             Mode::Connect => "connect",
             Mode::Permissions => "permissions",
+            Mode::Init => "init",
+            Mode::Config => "config",
+            Mode::Apply => "apply",
+            Mode::Drain => "drain",
+            Mode::Retire => "retire",
+            Mode::Terminate => "terminate",
+            Mode::Pool => "pool",
+            Mode::Teardown => "teardown",
             Mode::Demo => "demo",
             Mode::Agent => "agent",
         }
@@ -161,6 +195,7 @@ impl Input {
             conflicts_with: &[],
             requires: &[],
             action: ActionInput::Same,
+            file: None,
         }
     }
 
@@ -189,7 +224,7 @@ impl Input {
         Input::new(name, InputValue::Switch, help, modes, InputScope::Call)
     }
 
-    /// A secret for one call of refresh.
+    /// A secret for one call, of refresh unless other modes are named.
     pub const fn secret(
         name: &'static str,
         placeholder: &'static str,
@@ -256,6 +291,12 @@ impl Input {
         Input { action, ..self }
     }
 
+    /// The same setting, written like this in this table of `ondeck.toml`.
+    #[must_use]
+    pub const fn in_file(self, table: &'static str, form: FileForm) -> Input {
+        Input { file: Some(FileKey { table, form }), ..self }
+    }
+
     /// The environment variable that gives the input.
     pub fn variable(&self) -> String {
         format!("ONDECK_{}", self.name.to_uppercase().replace('-', "_"))
@@ -308,6 +349,7 @@ pub const TABLES: &[InputTable] = &[
     InputTable { heading: "", rows: &[RUN_ID] },
     InputTable { heading: "", rows: crate::modes::provision::INPUTS },
     InputTable { heading: "", rows: crate::modes::release::INPUTS },
+    InputTable { heading: "", rows: &[crate::modes::refresh::TIME_LIMIT] },
     InputTable { heading: "", rows: crate::model::settings::INPUTS },
 ];
 

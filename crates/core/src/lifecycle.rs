@@ -88,8 +88,9 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 pub use self::change::{Change, Next, Pending, Refused, Transition, Verdict};
-pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
+pub use self::guard::{DepartureGuard, Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
 
+use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, MachineSpec, Record, State};
@@ -108,6 +109,7 @@ pub struct Instance<S> {
     spec: MachineSpec,
     counts: Counts,
     reuse: Reuse,
+    departure: Departure,
     _state: PhantomData<fn() -> S>,
 }
 
@@ -187,6 +189,7 @@ impl<S: TypedState> Instance<S> {
             spec: record.spec.clone(),
             counts: record.counts,
             reuse: record.reuse,
+            departure: record.departure,
             _state: PhantomData,
         })
     }
@@ -230,6 +233,12 @@ impl<S: TypedState> Instance<S> {
         self.reuse
     }
 
+    /// What an operator has decided about the machine. Of an instance that only a ticket announces,
+    /// nothing is known.
+    pub fn departure(&self) -> Departure {
+        self.departure
+    }
+
     fn change<T>(
         &self,
         transition: Transition,
@@ -244,9 +253,13 @@ impl<S: TypedState> Instance<S> {
     }
 
     /// The guard that most transitions share: this state in this generation, this owner, still
-    /// within the threshold.
+    /// within the threshold, which may have moved to later and not to earlier.
+    ///
+    /// Only an expiry moves it to earlier. It writes the time of the clock that decides on it, which may
+    /// be ahead of this one.
     fn same_and_unexpired(&self, now: Timestamp) -> Guard {
-        self.same(LeaseGuard::Unexpired(now))
+        let not_earlier = self.threshold.map(|it| it.before(Duration::from_millis(1)));
+        self.same(LeaseGuard::Unexpired(not_earlier.map_or(now, |it| it.max(now))))
     }
 
     /// This state in this generation, with this owner, and a threshold that the lease allows.
@@ -257,6 +270,7 @@ impl<S: TypedState> Instance<S> {
             lease,
             generation: Some(self.counts.generation),
             uses: UseGuard::Any,
+            departs: DepartureGuard::Any,
         }
     }
 
@@ -307,6 +321,7 @@ impl Instance<Created> {
             spec: spec.clone(),
             counts: Counts::default(),
             reuse: Reuse::Always,
+            departure: Departure::None,
             created_at: now,
             updated_at: now,
             ticketed_at: None,
@@ -347,6 +362,7 @@ impl Instance<Idle> {
                 ..Counts::default()
             },
             reuse: Reuse::Always,
+            departure: Departure::None,
             _state: PhantomData,
         }
     }
@@ -363,8 +379,11 @@ impl Instance<Idle> {
         claim_timeout: Duration,
     ) -> Pending<Claimed> {
         let next = Next::update(State::Claimed, Some(label.into()), Some(now + claim_timeout));
-        let pending: Pending<Claimed> =
-            self.change(Transition::Claim, self.same_and_unexpired(now), next, now);
+        let mut guard = self.same_and_unexpired(now);
+        if let Guard::Found { departs, .. } = &mut guard {
+            *departs = DepartureGuard::NotDrained;
+        }
+        let pending: Pending<Claimed> = self.change(Transition::Claim, guard, next, now);
         pending.reusing(Reuse::Always)
     }
 
@@ -470,6 +489,35 @@ impl<S: LiveState> Instance<S> {
         self.change(Transition::Expire, self.same(LeaseGuard::Any), next, now)
     }
 
+    /// any live → same state, and the machine leaves the pool as one that has reached the limit of its
+    /// lifetime does. Refused if an operator has decided about it already.
+    pub fn retire(&self, now: Timestamp) -> Pending<Live> {
+        self.depart(Transition::Retire, Departure::Retired, DepartureGuard::None, now)
+    }
+
+    /// any live → same state, and no further run gets the machine. Its present run keeps it.
+    pub fn drain(&self, now: Timestamp) -> Pending<Live> {
+        self.depart(Transition::Drain, Departure::Drained, DepartureGuard::Any, now)
+    }
+
+    /// Leaves all but the departure. So the guard needs the very threshold that was read: a renewal
+    /// between the two must not be undone.
+    fn depart(
+        &self,
+        transition: Transition,
+        departure: Departure,
+        wanted: DepartureGuard,
+        now: Timestamp,
+    ) -> Pending<Live> {
+        let until = self.threshold.unwrap_or(now);
+        let mut guard = self.same(LeaseGuard::Is(until));
+        if let Guard::Found { departs, .. } = &mut guard {
+            *departs = wanted;
+        }
+        let next = self.lasting_until(until, true).departing(departure);
+        self.change(transition, guard, next, now)
+    }
+
     /// any live → terminated, if its threshold has passed. The caller whose reap is admitted must
     /// terminate the machine.
     pub fn reap(&self, now: Timestamp) -> Pending<Terminated> {
@@ -479,6 +527,7 @@ impl<S: LiveState> Instance<S> {
             lease: LeaseGuard::Expired(now),
             generation: None,
             uses: UseGuard::Any,
+            departs: DepartureGuard::Any,
         };
         let next = Next::update(State::Terminated, None, None);
         self.change(Transition::Reap, guard, next, now)
@@ -486,8 +535,10 @@ impl<S: LiveState> Instance<S> {
 
     /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
-        let Instance { id, state, run, suffix, threshold, spec, counts, reuse, .. } = self;
-        Instance { id, state, run, suffix, threshold, spec, counts, reuse, _state: PhantomData }
+        let Instance { id, state, run, suffix, threshold, spec, counts, reuse, departure, .. } =
+            self;
+        let _state = PhantomData;
+        Instance { id, state, run, suffix, threshold, spec, counts, reuse, departure, _state }
     }
 }
 

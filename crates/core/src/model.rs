@@ -4,6 +4,7 @@
 pub mod ceiling;
 pub mod credentials;
 pub mod demand;
+pub mod departure;
 pub mod excerpt;
 pub mod failure;
 pub mod heartbeat;
@@ -18,5 +19,6 @@ pub mod reuse;
 pub mod secret;
 pub mod settings;
 pub mod signal;
+pub mod summary;
 pub mod ticket;
 pub mod timestamp;

@@ -19,10 +19,11 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
-use crate::model::record::{MachineSpec, Record, Unreadable};
+use crate::model::record::{EventRow, MachineSpec, Record, Unreadable};
 use crate::model::requirements::{Requirements, TypePatterns};
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Report};
+use crate::model::summary::ProvisionSummary;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 
@@ -85,7 +86,8 @@ pub struct Listing {
 pub trait Store: Send + Sync {
     /// Creates the table if it is missing.
     async fn set_up(&self) -> PortResult<()>;
-    /// The settings that refresh has stored. Fails with [`PortError::NotSetUp`] if it never has.
+    /// The settings that refresh has stored, and the configuration that was applied for it. Fails with
+    /// [`PortError::NotSetUp`] if there is neither.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
     /// Stores the given settings atomically and leaves the others as they are. An empty value
     /// removes its setting.
@@ -99,6 +101,11 @@ pub trait Store: Send + Sync {
     /// same.
     async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
         join_all(writes.iter().map(|(change, _)| self.write(change))).await
+    }
+    /// Makes all of these writes of different instances, at least one, with their events, or none of
+    /// them. Returns `false` if a guard does not admit its record, or if the store cannot do this.
+    async fn write_all_or_none(&self, _changes: &[Change]) -> PortResult<bool> {
+        Ok(false)
     }
     /// The instances that belong to a run now, read consistently, at a cost that does not grow with
     /// the fleet.
@@ -151,6 +158,17 @@ pub trait Store: Send + Sync {
         count: &MachineCount,
     ) -> PortResult<bool>;
 
+    /// The events by which runs were given machines in this span, both ends included, see
+    /// [`Transition::HAND_OVERS`](crate::lifecycle::Transition::HAND_OVERS): the latest of them, at
+    /// most `most`, the newest first, at a cost that does not grow with the number of older ones. Some
+    /// may be missing, because a store may write events late or lose them.
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>>;
+
     /// Stores what agents register with, in place of earlier credentials, and changes settings as
     /// [`put_settings`](Store::put_settings) does. Both happen, or neither.
     async fn put_credentials(
@@ -162,12 +180,17 @@ pub trait Store: Send + Sync {
     /// before. Keeps it for at least [`RETENTION`](crate::model::demand::RETENTION), also when older
     /// records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
-    /// Stores `next` if the demand under its label still is `current`. Returns whether it was stored.
-    /// Both have the same label, and it is kept no longer than `current` was.
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool>;
+    /// Stores `next` if the demand under its label still is `current`, or if there still is none.
+    /// Returns whether it was stored. Both have the same label, and it is kept no longer than
+    /// `current` was.
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool>;
     /// The latest demand under each label of these runs, ordered by label, at a cost that does not
     /// grow with the number of labels.
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>>;
+
+    /// Stores what a call of provision did, for people, in place of an earlier version of the same
+    /// summary. The caller does not repeat it: a lost summary does no harm.
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()>;
 
     /// Tells the agents of these machines that their records have changed, and returns without waiting
     /// for that. Best effort: a wake-up may be lost, late or repeated, and its failure is only logged.
@@ -188,6 +211,48 @@ pub trait Store: Send + Sync {
     /// at its end.
     async fn finish(&self) -> PortResult<()> {
         Ok(())
+    }
+}
+
+/// What has happened, for people. The modes have no access to it, so that no decision can depend on
+/// what may be lost: events, unless the store writes them together with the change, and summaries.
+#[async_trait]
+pub trait History: Send + Sync {
+    /// The events of a machine. At most the latest `limit` of them.
+    async fn events_of_machine(&self, id: &InstanceId, limit: usize) -> PortResult<Events>;
+    /// The events of machines while the run owned them, and those by which it lost them. At most
+    /// `limit` of them, the latest.
+    async fn events_of_run(&self, run: &RunId, limit: usize) -> PortResult<Events>;
+    /// What the calls of provision for this run did, the oldest first. At most the latest `limit`.
+    async fn summaries_of_run(
+        &self,
+        run: &RunId,
+        limit: usize,
+    ) -> PortResult<Vec<ProvisionSummary>>;
+    /// Summaries of any run that were made since the beginning of the day before `now`, in UTC: at most
+    /// `limit`, and the latest of those that there are. One that was written within the last moments may
+    /// be missing.
+    async fn recent_summaries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> PortResult<Vec<ProvisionSummary>>;
+}
+
+/// Events that were read, the oldest first. Those of the same millisecond may be in any order, and one
+/// that was written within the last moments may be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events {
+    pub rows: Vec<EventRow>,
+    /// Whether there are earlier ones than those that were read.
+    pub is_partial: bool,
+}
+
+impl Events {
+    /// The latest `limit` of these, which are all and in order.
+    pub fn latest(mut rows: Vec<EventRow>, limit: usize) -> Events {
+        let is_partial = rows.len() > limit;
+        Events { rows: rows.split_off(rows.len().saturating_sub(limit)), is_partial }
     }
 }
 
@@ -332,6 +397,8 @@ pub struct Machine {
     /// The order that it was launched under.
     pub intent: IntentId,
     pub launched_at: Timestamp,
+    /// The image that it was booted from, if the provider has images and says which.
+    pub image: Option<String>,
 }
 
 /// The outcome of an order. A caller must read all three lists.
@@ -348,10 +415,21 @@ pub struct Launched {
 /// The provider of machines.
 #[async_trait]
 pub trait Compute: Send + Sync {
+    /// Looks up what the settings only name and what may change without them, such as the image behind
+    /// an alias. Refresh calls it before `set_up` when it checks everything, and adds the returned
+    /// settings to those that `set_up` gets. Fails as `set_up` does.
+    async fn look_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
+    }
     /// Creates or updates what launches need, such as a launch template. The caller stores the
     /// returned settings. Fails with [`PortError::Setting`] if a setting of this provider is missing
     /// or malformed.
     async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>>;
+    /// What the operator should know about these settings, such as that machines cannot work under
+    /// them. Refresh reports it as a warning.
+    fn notice(&self, _settings: &Settings) -> Option<String> {
+        None
+    }
     /// The instance types to accept where a request names none.
     fn default_types(&self) -> TypePatterns;
     /// The id under which records, tickets and runners know the machine that the provider calls
@@ -366,6 +444,11 @@ pub trait Compute: Send + Sync {
     /// The machines of this pool that are not terminated. One that was launched less than
     /// [`listing_lag`](Compute::listing_lag) ago may be missing.
     async fn machines(&self) -> PortResult<Vec<Machine>>;
+    /// The image that a launch would boot now; `None` if the provider has none. Machines that are
+    /// listed with another one are out of date.
+    async fn current_image(&self, _settings: &Settings) -> PortResult<Option<String>> {
+        Ok(None)
+    }
     /// How long after its launch a machine is in the list at the latest.
     fn listing_lag(&self) -> Duration {
         Duration::ZERO
@@ -590,4 +673,49 @@ pub trait Random: Send + Sync {
 pub trait Progress: Send + Sync {
     /// Announces what is being done from now on, in a few words.
     fn stage(&self, doing: &str);
+}
+
+/// What a resource is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResourceKind {
+    /// No machine can be launched without it.
+    LaunchTemplate,
+    /// Tickets of one class.
+    Queue,
+    WakeUpQueue,
+    /// Files of machines, or room that is kept for the records.
+    Files,
+    /// The records, or the list of machines.
+    Table,
+}
+
+impl ResourceKind {
+    /// In one or two words for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ResourceKind::LaunchTemplate => "launch template",
+            ResourceKind::Queue => "queue",
+            ResourceKind::WakeUpQueue => "wake-up queue",
+            ResourceKind::Files => "files",
+            ResourceKind::Table => "table",
+        }
+    }
+}
+
+/// Something that refresh, a launch or an agent has created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    pub kind: ResourceKind,
+    /// Its name or path, which finds it again.
+    pub name: String,
+}
+
+/// What ondeck has created in one place. Only teardown uses it.
+#[async_trait]
+pub trait Infrastructure: Send + Sync {
+    /// The resources that exist. One that was created within the last moments may be missing, unless
+    /// it is a table or the queue of one of these classes; one that was just deleted may be there.
+    async fn existing(&self, classes: &[ResourceClass]) -> PortResult<Vec<Resource>>;
+    /// Deletes a resource. One that is gone already is no error.
+    async fn delete(&self, resource: &Resource) -> PortResult<()>;
 }

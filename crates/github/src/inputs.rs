@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
+use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::excerpt::quoted;
+
+/// The commands that call GitHub.
+const USERS: &[Mode] = &[Mode::Refresh, Mode::Teardown];
 
 pub const TOKEN: Input = Input::secret(
     "github-token",
@@ -11,6 +14,7 @@ pub const TOKEN: Input = Input::secret(
     "Token that may register runners; prefer the variable, because other users can see a command \
      line",
 )
+.of_modes(USERS)
 .in_action(ActionInput::Adapted {
     help: "Token that may register runners",
     default: None,
@@ -20,15 +24,15 @@ pub const APP_ID: Input = Input::call(
     "github-app-id",
     "ID",
     "Instead of a token: id of a GitHub App that may register runners",
-    &[Mode::Refresh],
+    USERS,
 )
-.conflicting(&["github-token"])
-.requiring(&["github-app-private-key"]);
+.conflicting(&["github-token"]);
 pub const APP_PRIVATE_KEY: Input = Input::secret(
     "github-app-private-key",
     "PEM",
     "Private key of the GitHub App, in PEM; prefer the variable",
 )
+.of_modes(USERS)
 .requiring(&["github-app-id"])
 .in_action(ActionInput::Adapted {
     help: "Private key of the GitHub App, in PEM",
@@ -43,18 +47,14 @@ pub const JOBS_TOKEN: Input =
             default: Some("${{ github.token }}"),
             step_output: false,
         });
-pub const URL: Input = Input::call(
-    "github-url",
-    "URL",
-    "Address of GitHub; set it for an Enterprise Server",
-    &[Mode::Refresh],
-)
-.or_described("GITHUB_SERVER_URL, or https://github.com");
+pub const URL: Input =
+    Input::call("github-url", "URL", "Address of GitHub; set it for an Enterprise Server", USERS)
+        .or_described("GITHUB_SERVER_URL, or https://github.com");
 pub const SCOPE: Input = Input::call(
     "runner-scope",
     "",
     "Level at which runners register: the repository or its organisation",
-    &[Mode::Refresh],
+    USERS,
 )
 .valued(InputValue::Choice("SCOPE", &[REPOSITORY_SCOPE, ORGANISATION_SCOPE]), None)
 .or(REPOSITORY_SCOPE);
@@ -62,22 +62,28 @@ pub const SCOPE: Input = Input::call(
 pub const REPOSITORY_SCOPE: &str = "repository";
 /// The value of [`SCOPE`] for runners of a whole organisation.
 pub const ORGANISATION_SCOPE: &str = "organisation";
-pub const REPOSITORY: Input =
-    Input::call("repository", "OWNER/NAME", "Repository that runners serve", &[Mode::Refresh])
-        .or_described("GITHUB_REPOSITORY, or the pool");
+pub const REPOSITORY: Input = Input::call(
+    "repository",
+    "OWNER/NAME",
+    "Repository that runners serve",
+    &[Mode::Refresh, Mode::Teardown, Mode::Init],
+)
+.or_described("GITHUB_REPOSITORY, or the pool; for init the remote origin");
 pub const RUNNER_GROUP: Input = Input::stored(
     "runner-group",
     "NAME",
     "Runner group that an organisation's runners join; empty for the default group",
 )
-.checked(runner_group);
+.checked(runner_group)
+.in_file("github", FileForm::Text);
 pub const RUNNER_VERSION: Input = Input::stored(
     "actions-runner-version",
     "VERSION",
     "Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner on \
      the image is used unless it is older",
 )
-.or_described("latest");
+.or_described("latest")
+.in_file("image", FileForm::Text);
 pub const RUNNER_API_URL: Input = Input::call(
     "actions-runner-api-url",
     "URL",
@@ -92,14 +98,16 @@ pub const RUNNER_USER: Input = Input::stored(
     "USER",
     "User that jobs run as; the agent creates it if it does not exist",
 )
-.or_described("runner on aws, else the agent's own user");
+.or_described("runner on aws, else the agent's own user")
+.in_file("machines", FileForm::Text);
 pub const RUNNER_GROUPS: Input = Input::stored(
     "runner-groups",
     "GROUP ...",
     "Supplementary groups of the user that jobs run as; docker makes jobs root on their machine",
 )
 .or_described("none")
-.checked(|text| group_names(text).map(drop));
+.checked(|text| group_names(text).map(drop))
+.in_file("machines", FileForm::List(" "));
 
 pub const KEEP_DOCKER_CACHE: Input = Input::stored(
     "keep-docker-cache",
@@ -108,7 +116,8 @@ pub const KEEP_DOCKER_CACHE: Input = Input::stored(
      false image to another",
 )
 .valued(InputValue::Choice("TRUE|FALSE", &[TRUE, FALSE]), None)
-.or(FALSE);
+.or(FALSE)
+.in_file("machines", FileForm::Flag);
 /// The value of [`KEEP_DOCKER_CACHE`] that keeps the cache.
 pub(crate) const TRUE: &str = "true";
 /// The default of [`KEEP_DOCKER_CACHE`].
@@ -120,7 +129,8 @@ pub const MIN_FREE_DISK: Input = Input::stored(
     "Free space and inodes that a machine must have after a run to be used again; 0 for any",
 )
 .or(MIN_FREE_DISK_PERCENT)
-.checked(|text| percent(text).map(drop));
+.checked(|text| percent(text).map(drop))
+.in_file("machines", FileForm::Whole);
 /// The default of [`MIN_FREE_DISK`].
 pub(crate) const MIN_FREE_DISK_PERCENT: &str = "10";
 pub const CLEAN_IGNORE: Input = Input::stored(
@@ -129,7 +139,8 @@ pub const CLEAN_IGNORE: Input = Input::stored(
     "Files and folders that may change during a run, beside those that each system changes by itself",
 )
 .or_described("none")
-.checked(|text| absolute_paths(text).map(drop));
+.checked(|text| absolute_paths(text).map(drop))
+.in_file("machines", FileForm::List(" "));
 
 /// Reads a percentage below 100.
 pub(crate) fn percent(text: &str) -> Result<u8, String> {

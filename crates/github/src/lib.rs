@@ -24,7 +24,7 @@ pub use auth::Auth;
 pub use forge::fuzzing;
 #[cfg(feature = "control")]
 pub use forge::{GitHubForge, GitHubOptions, OnSecret, RunnerScope};
-pub use inputs::INPUTS;
+pub use inputs::{INPUTS, REPOSITORY};
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};
 pub use pool_tag::pool_tag;

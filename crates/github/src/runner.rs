@@ -30,6 +30,7 @@ use crate::inputs::group_names;
 mod cleaning;
 mod connection;
 mod dependencies;
+mod deregistration;
 mod diagnostics;
 mod disk;
 mod docker;
@@ -78,6 +79,9 @@ struct RunnerState {
     listener: Option<Listener>,
     /// What the runner needs before a listener can be started again.
     need: Option<Need>,
+    /// Whether GitHub removes the present registration as soon as its last job is over. Not so if a
+    /// listener died with a job. Not known if an earlier process of the agent has registered the runner.
+    is_removable: bool,
     /// Whether [`Runner::drain`] was called after the last call of `register` or `work`.
     drained: bool,
     /// The version that GitHub has served last, and when, in steady time.
@@ -197,22 +201,6 @@ impl GitHubRunner {
         F: Future<Output = PortResult<T>>,
     {
         retry(&*self.clock, &FastRandom, Retry::SHORT, |_| call()).await
-    }
-
-    /// Removes the present registration, without waiting for the end of its job. One that GitHub does
-    /// not remove yet is set aside until the runner is deregistered.
-    async fn forget_earlier(&self, registrar: &Registrar<'_>) -> Result<(), String> {
-        if registrar.is_registered() {
-            let removed = match self.token(TokenPurpose::Removal).await {
-                Ok(token) => registrar.remove(&token, self.timeouts.remove, Duration::ZERO).await,
-                Err(why) => Err(why),
-            };
-            if let Err(why) = removed {
-                tracing::warn!("an earlier registration is removed later: {why}");
-                registrar.set_aside()?;
-            }
-        }
-        registrar.forget()
     }
 
     fn start_listener(&self, prepared: &Prepared, label: &Label) -> Result<Listener, String> {
@@ -371,7 +359,8 @@ impl Runner for GitHubRunner {
             Err(why) => return why,
         };
         let exit = listener.exited().await;
-        self.prepared().map_or_else(|why| why, |prepared| self.note_exit(&prepared, &exit))
+        let noted = self.prepared().and_then(|prepared| self.note_exit(&prepared, &exit));
+        noted.unwrap_or_else(|why| why)
     }
 
     async fn stop(&self) -> Result<(), String> {
@@ -386,7 +375,9 @@ impl Runner for GitHubRunner {
             }
             // It may have exited for a reason of its own that no call of `work` has seen.
             if listener.has_exited() {
-                self.note_exit(&prepared, &listener.exited().await);
+                self.note_exit(&prepared, &listener.exited().await)?;
+            } else if listener.is_busy() {
+                self.state().is_removable = false;
             }
         }
         self.kill_with(&prepared.user, descendants).await
@@ -395,13 +386,7 @@ impl Runner for GitHubRunner {
     async fn deregister(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
         let registrar = self.registrar(&prepared);
-        while registrar.is_registered() || registrar.take_back()? {
-            // Read only now, when no process of a job is left on the machine.
-            let token = self.token(TokenPurpose::Removal).await?;
-            let Timeouts { remove, idle, .. } = self.timeouts;
-            registrar.remove(&token, remove, idle).await?;
-        }
-        Ok(())
+        self.remove_registrations(&registrar).await
     }
 
     async fn account(&self) -> String {

@@ -34,14 +34,19 @@ impl Home {
         self.machines().join(id.as_str())
     }
 
+    /// The folder with the logs of all machines.
+    pub fn log_folder(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
     /// The log of a machine's agent. It is kept until the machine is pruned from the table.
     pub fn log(&self, id: &InstanceId) -> PathBuf {
-        self.0.join("logs").join(format!("{id}.log"))
+        self.log_folder().join(format!("{id}.log"))
     }
 
     /// Returns all existing logs with their machines. Other files in the folder are ignored.
     pub(crate) fn logs(&self) -> io::Result<Vec<(InstanceId, PathBuf)>> {
-        let entries = match fs::read_dir(self.0.join("logs")) {
+        let entries = match fs::read_dir(self.log_folder()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };

@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use ondeck_core::inputs::{ActionInput, Input, InputTable};
+use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable};
 use ondeck_core::model::excerpt::quoted;
 
 use crate::compute::catalogue::Catalogue;
@@ -14,12 +14,14 @@ pub(crate) const CAPACITY: Input = Input::stored(
     "Most machines that may be alive at the same time; empty for no limit",
 )
 .checked(|text| whole_number::<usize>(text).map(drop))
-.in_action(ActionInput::Absent);
+.in_action(ActionInput::Absent)
+.in_file("local", FileForm::Whole);
 pub(crate) const BOOT_MS: Input =
     Input::stored("local-boot-ms", "MS", "How long every machine takes to boot, in milliseconds")
         .or("0")
         .checked(|text| whole_number::<u32>(text).map(drop))
-        .in_action(ActionInput::Absent);
+        .in_action(ActionInput::Absent)
+        .in_file("local", FileForm::Whole);
 pub(crate) const REGISTRATION_MS: Input = Input::stored(
     "local-registration-ms",
     "MS",
@@ -27,7 +29,8 @@ pub(crate) const REGISTRATION_MS: Input = Input::stored(
 )
 .or("0")
 .checked(|text| millis_range(text).map(drop))
-.in_action(ActionInput::Absent);
+.in_action(ActionInput::Absent)
+.in_file("local", FileForm::Text);
 pub(crate) const CATALOGUE: Input = Input::stored(
     "local-catalogue",
     "JSON",
@@ -35,13 +38,15 @@ pub(crate) const CATALOGUE: Input = Input::stored(
 )
 .or_described("some families and sizes of EC2")
 .checked(|text| Catalogue::from_json(text).map(drop))
-.in_action(ActionInput::Absent);
+.in_action(ActionInput::Absent)
+.in_file("local", FileForm::Text);
 pub(crate) const LAUNCH_FAILURE: Input = Input::stored(
     "local-launch-failure",
     "TEXT",
     "Fail every launch with this text; empty to launch again",
 )
-.in_action(ActionInput::Absent);
+.in_action(ActionInput::Absent)
+.in_file("local", FileForm::Text);
 pub(crate) const DUPLICATE_TICKETS: Input = Input::stored(
     "local-duplicate-tickets",
     "true|false",
@@ -49,7 +54,8 @@ pub(crate) const DUPLICATE_TICKETS: Input = Input::stored(
 )
 .or("false")
 .checked(true_or_false)
-.in_action(ActionInput::Absent);
+.in_action(ActionInput::Absent)
+.in_file("local", FileForm::Flag);
 
 /// Every input of the local backend.
 pub const INPUTS: InputTable = InputTable {

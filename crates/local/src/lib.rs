@@ -19,6 +19,7 @@ mod inputs;
 mod pool;
 mod runner;
 mod store;
+mod teardown;
 
 pub use compute::machines::{announce, boot_time, pid};
 pub use compute::{AgentCommand, LocalCompute, identity};
@@ -32,3 +33,4 @@ pub use pool::LocalPool;
 pub use runner::LocalRunner;
 pub use store::LocalStore;
 pub use store::db::Db;
+pub use teardown::LocalInfrastructure;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::lifecycle::{Change, Transition, Verdict};
 use ondeck_core::model::ceiling::{
     Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
 };
@@ -14,9 +14,10 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::label::Label;
-use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
+use ondeck_core::model::record::{EventRow, Record, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report};
+use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{
@@ -34,9 +35,10 @@ mod change;
 pub(crate) mod column;
 pub(crate) mod db;
 mod guard;
+mod history;
 pub(crate) mod room;
 mod rows;
-mod schema;
+pub(crate) mod schema;
 
 /// Selects the rows of a run. The second term lets SQLite use the index of owned rows.
 const OF_RUN: &str = "run = ?1 AND run <> ''";
@@ -105,7 +107,7 @@ impl LocalStore {
             .call(|connection| {
                 let mut statement =
                     connection.prepare_cached("SELECT * FROM events ORDER BY seq")?;
-                column::readable(statement.query_map([], event)?)
+                column::readable(statement.query_map([], history::event)?)
             })
             .await
     }
@@ -143,19 +145,6 @@ fn change_settings(
         put.execute(change)?;
     }
     transaction.execute("DELETE FROM settings WHERE value = ''", []).map(drop)
-}
-
-fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
-    let state = |text: &str| column::word(text, State::parse);
-    Ok(EventRow {
-        instance: column::parsed(row, "instance", str::parse)?,
-        at: column::time(row, "at")?,
-        transition: row.get("transition")?,
-        from: column::optional(row, "from_state", state)?,
-        to: column::parsed(row, "to_state", state)?,
-        run: column::optional(row, "run", str::parse)?,
-        why: row.get("why")?,
-    })
 }
 
 fn corrupt(unreadable: &Unreadable) -> PortError {
@@ -293,6 +282,29 @@ impl Store for LocalStore {
         self.db.write(move |transaction| ceiling::settle(transaction, &settlement)).await
     }
 
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>> {
+        // The bound by number keeps a long history from being read to its beginning.
+        const SQL: &str = "SELECT * FROM events
+            WHERE seq > (SELECT coalesce(max(seq), 0) FROM events) - 20000
+              AND at BETWEEN ? AND ? AND transition IN (?, ?) ORDER BY at DESC, seq DESC LIMIT ?";
+        let (since, until) = (since.to_string(), until.to_string());
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let [activate, commit] = Transition::HAND_OVERS.map(Transition::as_str);
+        self.db
+            .call(move |connection| {
+                let mut statement = connection.prepare_cached(SQL)?;
+                let limits = params![since, until, activate, commit, most];
+                let rows = statement.query_map(limits, history::event)?;
+                column::readable(rows)
+            })
+            .await
+    }
+
     async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
         self.db.call(|connection| ceiling::read(connection)).await
     }
@@ -337,13 +349,25 @@ impl Store for LocalStore {
             .await
     }
 
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()> {
+        let summary = summary.clone();
+        self.db.write(move |transaction| history::put_summary(transaction, &summary)).await
+    }
+
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         const READ: &str = "SELECT body FROM demands WHERE run = ?1 AND label = ?2";
         const WRITE: &str = "UPDATE demands SET body = ?3 WHERE run = ?1 AND label = ?2";
-        let (current, next) = (current.clone(), next.clone());
+        const INSERT: &str =
+            "INSERT OR IGNORE INTO demands (run, label, body, at) VALUES (?,?,?,?)";
+        let (current, next) = (current.cloned(), next.clone());
         self.db
             .write(move |transaction| {
-                let key = (current.run.to_string(), current.label().to_string());
+                let key = (next.run.to_string(), next.label().to_string());
+                let text = serde_json::json!(next).to_string();
+                let Some(current) = current else {
+                    let row = (key.0, key.1, text, next.at.to_string());
+                    return Ok(transaction.prepare_cached(INSERT)?.execute(row)? > 0);
+                };
                 let body: Option<String> = transaction
                     .prepare_cached(READ)?
                     .query_row((&key.0, &key.1), column::lossy_text)
@@ -352,8 +376,7 @@ impl Store for LocalStore {
                 if found.as_ref() != Some(&current) {
                     return Ok(false);
                 }
-                let body = serde_json::json!(next).to_string();
-                transaction.prepare_cached(WRITE)?.execute((key.0, key.1, body))?;
+                transaction.prepare_cached(WRITE)?.execute((key.0, key.1, text))?;
                 Ok(true)
             })
             .await
@@ -404,7 +427,7 @@ fn remove_terminated(
     transaction.prepare_cached(&format!("DELETE {these}"))?.execute([value])
 }
 
-/// Prunes what is older than `before`: terminated records, intents, events, heartbeats and signals
+/// Prunes what is older than `before`: terminated records, intents, events, summaries, heartbeats and signals
 /// without a record, terminated machines, finished jobs with their output, and expired tickets of
 /// classes that are no longer requested. A message that is not a ticket is as old as its last
 /// receipt.
@@ -412,9 +435,11 @@ fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize
     let removed = remove_terminated(transaction, "updated_at < ?1", before)?;
     // They count as finished at `before`, so that the next call prunes them.
     jobs::cancel_abandoned(transaction, before)?;
+    schema::add_later_tables(transaction)?;
     for sql in [
         "DELETE FROM intents WHERE outcome <> '' AND deadline < ?1",
         "DELETE FROM events WHERE at < ?1",
+        "DELETE FROM summaries WHERE key < ?1",
         "DELETE FROM heartbeats WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
         "DELETE FROM signals WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
         "DELETE FROM machines WHERE ended_at <> '' AND ended_at < ?1",

@@ -8,6 +8,7 @@ mod hand_over;
 mod health;
 mod invariant;
 mod limits;
+mod operators;
 mod pool_rules;
 mod report;
 mod reruns;
@@ -106,6 +107,8 @@ pub(crate) struct Audit {
     kept_for_jobs: BTreeSet<InstanceId>,
     /// Machines that the operator has ever reassigned by hand.
     touched_by_hand: BTreeSet<InstanceId>,
+    /// The calls of operators.
+    operators: BTreeSet<Pid>,
     /// All settings that have been in force, each with the time from which it was.
     settings: Vec<(Timestamp, Settings)>,
     /// The same, as they were stored.
@@ -116,9 +119,15 @@ pub(crate) struct Audit {
     last_claim: Option<Timestamp>,
     /// Whether nothing fails and lists do not lag, so that the minimum can be kept.
     is_steady: bool,
+    /// How long a refresh may take.
+    time_limit: Option<Duration>,
+    /// When settings were first stored.
+    first_stored: Option<Timestamp>,
     /// How much later lists show a write at most.
     index_lag: Duration,
     tickets: BTreeMap<String, TicketHistory>,
+    /// Who received each receipt.
+    receivers: BTreeMap<String, Pid>,
     provisions: BTreeMap<Pid, BegunProvision>,
     /// What each run has asked for.
     asked_by_runs: BTreeMap<RunId, Vec<Ask>>,
@@ -204,6 +213,7 @@ impl Audit {
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
         self.index_lag = Duration::from_micros(plan.index_lag);
         self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
+        self.time_limit = plan.time_limit;
         self.lists_at_once = plan.listing_lag == 0;
         self.calls_take(Duration::from_micros(plan.rates.latency));
         self.stored.push((timestamp(0), plan.settings.clone()));
@@ -257,6 +267,7 @@ impl Audit {
             self.violated(Invariant::LegalTransition, how);
         }
         self.note_written(by, transition, &after.id);
+        self.gives_drained(transition, before, after);
         self.spare(by, transition, before, at, condition);
         self.deadline(by, transition, before, (after, at));
         self.changed_at.insert(after.id.clone(), now);
@@ -365,7 +376,7 @@ impl Audit {
             true => self.asked_under_all_labels(&order.run),
             false => None,
         };
-        let ordered = self.launched.entry((by, order.run.clone())).or_default();
+        let ordered = self.launched.entry((by, limits::ordered_for(order))).or_default();
         // The first order is for all machines of the run, later ones for those still missing.
         if ordered.intents.is_empty() {
             ordered.wanted = of_all_labels.unwrap_or(order.count as usize);
@@ -421,7 +432,7 @@ impl Audit {
     }
 
     /// A ticket is being deleted. `others` is the number of identical tickets in the queue. A
-    /// machine that was renewed may have another, with a later threshold.
+    /// machine that was renewed may have another, with a later threshold. One that is drained needs none.
     pub(crate) fn deletes(&mut self, ticket: &Ticket, others: usize, now: Timestamp) {
         if others == 0 {
             self.ticket_gone(ticket);
@@ -429,6 +440,7 @@ impl Audit {
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
         let in_time = |threshold: Timestamp| threshold > now + SKEW;
         let waits = is_about(ticket, record)
+            && !record.departure.is_drained()
             && in_time(ticket.threshold)
             && record.threshold.is_some_and(in_time);
         if waits && others == 0 && !self.has_ticket(record, now) {

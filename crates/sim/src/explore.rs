@@ -254,13 +254,14 @@ fn advance(harness: &mut Harness, until: u64) -> bool {
 /// is a guess in any case. Calls by which a process asks the same several times over have their effects
 /// together.
 fn choices(harness: &Harness, faults: &[SceneFault], left: u32) -> Vec<Choice> {
-    const AT_ONCE: [&str; 10] = [
+    const AT_ONCE: [&str; 11] = [
         "settings",
         "put settings",
         "set up store",
         "set up pool",
         "set up compute",
         "put demand",
+        "put summary",
         "beat",
         "forget",
         "prepare",
@@ -295,8 +296,9 @@ fn choices(harness: &Harness, faults: &[SceneFault], left: u32) -> Vec<Choice> {
 }
 
 fn changes_something(what: &str) -> bool {
-    const CHANGES: [&str; 9] = [
+    const CHANGES: [&str; 10] = [
         "write",
+        "write together",
         "report",
         "send",
         "delete",

@@ -59,6 +59,10 @@ pub enum Action {
     Deny(usize, u64),
     /// The operator edits the record of a running machine so that it belongs to another run.
     Reassign(usize),
+    /// An operator drains a machine, selected like that, or all.
+    Drain(Option<usize>),
+    /// An operator terminates a machine, selected like that, unless a run has it.
+    Terminate(usize),
 }
 
 /// Everything that determines one history.
@@ -86,6 +90,8 @@ pub struct Plan {
     pub first_refresh_at: Option<u64>,
     /// No fault is injected from this time on, in microseconds.
     pub faults_end_at: u64,
+    /// How long each refresh may take; `None` if it waits for the machines that it launches.
+    pub time_limit: Option<Duration>,
     /// Whether a refresh runs after that and before the next provision.
     pub refreshed_after_faults: bool,
     /// Whether no refresh runs for hours before the last ones.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::{provision, refresh, release};
+use ondeck_core::modes::{operate, provision, refresh, release};
 
 /// What a process runs, and for which run or instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,7 @@ pub(crate) enum ProcessKind {
     Provision(String),
     Release(String),
     Refresh,
+    Operator,
     Agent(InstanceId),
 }
 
@@ -28,6 +29,8 @@ pub(crate) enum Exit {
     Released(Box<Result<release::Outcome, Failure>>, Timestamp, u32),
     /// The result, and when the refresh began.
     Refreshed(Box<Result<refresh::Outcome, Failure>>, Timestamp),
+    /// What an operator has done.
+    Operated(Box<Result<operate::Outcome, Failure>>),
     /// An agent has terminated its machine.
     Terminated,
 }
@@ -79,6 +82,10 @@ impl Exit {
             },
             Exit::Refreshed(result, _) => match &**result {
                 Ok(outcome) => partly(outcome.failure.is_some() || !outcome.warnings.is_empty()),
+                Err(failure) => by(Some(failure)),
+            },
+            Exit::Operated(result) => match &**result {
+                Ok(outcome) => partly(outcome.failure.is_some()),
                 Err(failure) => by(Some(failure)),
             },
             Exit::Terminated => ProcessOutcome::Succeeded,

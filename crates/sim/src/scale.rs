@@ -46,7 +46,7 @@ pub struct ScaleOptions {
     pub runs_an_hour: usize,
     /// What is played before anything is counted, so that most machines have runs.
     pub warm_up: Duration,
-    /// What is counted.
+    /// The span after the warm-up in which calls are counted.
     pub counted: Duration,
 }
 
@@ -190,6 +190,7 @@ impl Fleet {
             ticketed_at: Some(now),
             settings_version: None,
             reuse: Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
             suffix: None,
             counts: Counts::default(),
         };
@@ -198,6 +199,7 @@ impl Fleet {
             spec: record.spec.clone(),
             intent: IntentId::new("preset").expect("a sound id"),
             launched_at: now,
+            image: None,
         });
         let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");
         let sent = self.world.pool.send(&[idle.ticket()], Duration::ZERO).await;

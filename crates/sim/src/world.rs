@@ -91,7 +91,6 @@ impl Clock for TrueClock {
     }
 }
 
-/// Where runners register.
 pub(crate) const TARGET: &str = "sim";
 
 /// Credentials that are valid until `expires_at`.

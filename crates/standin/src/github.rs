@@ -6,6 +6,7 @@ mod auth;
 mod budget;
 mod by_hand;
 mod description;
+mod environments;
 mod faults;
 mod jobs;
 mod labels;
@@ -70,6 +71,11 @@ pub struct GitHubOptions {
     pub runner_token_life: Duration,
     /// How long a runner stays online after its listener's connection is closed without a goodbye.
     pub session_timeout: Duration,
+    /// How long GitHub waits for the job of a listener that is gone, and calls its runner busy. The
+    /// answer to each renewal of a job, which a listener sends every 60 s, says that the job is locked
+    /// for ten minutes (`lockedUntil`); the source of actions/runner 2.336.0 has that answer in
+    /// `RunServiceHttpClient.RenewJobAsync`.
+    pub job_lock: Duration,
     /// How long GitHub takes to open a session.
     pub session_delay: Duration,
     /// How long registrations and sessions take, besides [`session_delay`](GitHubOptions::session_delay).
@@ -99,6 +105,7 @@ impl Default for GitHubOptions {
             behind_tls: false,
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
+            job_lock: Duration::from_secs(600),
             session_delay: Duration::ZERO,
             registration_times: None,
             cancel_grace: Duration::from_secs(1),

@@ -43,6 +43,7 @@ pub mod emulators;
 mod github;
 mod http;
 mod injection;
+mod lambda;
 mod processes;
 mod sync;
 mod timestamps;
@@ -60,3 +61,4 @@ pub use github::{
     RunnerPackage, run_listener, runner_package,
 };
 pub use injection::{ActiveFault, Occurrence};
+pub use lambda::{FunctionAnswer, Lambda};

@@ -15,6 +15,13 @@ use ondeck_standin::{
 use tokio::signal::unix::{SignalKind, signal};
 
 const ACCESS_KEY: &str = "test";
+/// The access key of the person who deploys the stack, with what AWS's managed policy
+/// `AdministratorAccess` allows.
+const ADMINISTRATOR: &str = "administrator";
+const ADMINISTRATOR_ACCESS: &str = r#"{
+    "Version": "2012-10-17",
+    "Statement": [{ "Effect": "Allow", "Action": "*", "Resource": "*" }]
+}"#;
 const POOL: &str = "acme/web";
 const MACHINE_ROLE: &str = "ondeck-machine";
 /// Tokens that the stand-in's GitHub knows: one that registers runners, one that reads runs.
@@ -57,6 +64,9 @@ struct Arguments {
     /// How many machines can be launched
     #[arg(long, value_name = "N")]
     capacity: Option<usize>,
+    /// Pool that the exported variables name, and that the keys may use
+    #[arg(long, value_name = "OWNER/NAME", default_value = POOL)]
+    pool: String,
     /// Boot time of a machine, in seconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     boot: u64,
@@ -71,9 +81,9 @@ fn main() -> io::Result<()> {
     // Machines and the programs that give them jobs share the local forge's file.
     let home = std::path::absolute(arguments.logs.join("home"))?.display().to_string();
     let gateway = Gateway::start(options(&arguments, &home, watch));
-    grant_keys(&gateway);
+    grant_keys(&gateway, &arguments.pool);
     let github = arguments.github.then(|| start_github(&arguments)).transpose()?;
-    write_exports(&gateway, &home, github.as_ref())?;
+    write_exports(&gateway, &arguments, &home, github.as_ref())?;
     let printing = std::thread::spawn(move || print_requests(&requests));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(stopped())?;
@@ -116,18 +126,20 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
     }
 }
 
-/// Gives the exported access key the policy of refresh, which covers all modes, and the name of each
-/// role its own. To try a role, set `AWS_ACCESS_KEY_ID` to its name.
-fn grant_keys(gateway: &Gateway) {
+/// Gives the exported access key the policy of refresh, which covers all modes, the name of each role
+/// its own, and `administrator` everything. To try a role, set `AWS_ACCESS_KEY_ID` to its name.
+fn grant_keys(gateway: &Gateway, pool: &str) {
     let pool = PolicyPool {
-        pool: POOL.to_owned(),
-        name: "ondeck-acme-web-????????".to_owned(),
+        pool: pool.to_owned(),
+        name: format!("ondeck-{}-????????", pool.replace('/', "-")),
         machine_role: MACHINE_ROLE.to_owned(),
     };
     gateway.grant(ACCESS_KEY, &pool, &[Role::Refresh]);
     for role in Role::ALL {
         gateway.grant(role.name(), &pool, &[role]);
     }
+    gateway.grant(ADMINISTRATOR, &pool, &[Role::Refresh]);
+    gateway.replace_policy(ADMINISTRATOR, ADMINISTRATOR_ACCESS);
 }
 
 /// Starts a GitHub that knows two tokens, and offers the runner double and the release of ondeck that
@@ -158,6 +170,7 @@ fn start_github(arguments: &Arguments) -> io::Result<(GitHub, String)> {
 /// Prints the variables with which `ondeck refresh` needs no flag.
 fn write_exports(
     gateway: &Gateway,
+    arguments: &Arguments,
     home: &str,
     github: Option<&(GitHub, String)>,
 ) -> io::Result<()> {
@@ -165,12 +178,15 @@ fn write_exports(
     let control = gateway.endpoint("control");
     let aws = [
         ("AWS_ENDPOINT_URL", control.url()),
+        // The AWS CLI deploys infrastructure to MiniStack itself.
+        ("AWS_ENDPOINT_URL_CLOUDFORMATION", &arguments.sqs),
+        ("AWS_ENDPOINT_URL_IAM", &arguments.sqs),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
         ("ONDECK_BACKEND", "aws"),
-        ("ONDECK_POOL", POOL),
+        ("ONDECK_POOL", &arguments.pool),
         ("ONDECK_HOME", home),
         ("ONDECK_AMI", "ami-0123456789abcdef0"),
         ("ONDECK_SUBNET_IDS", "subnet-0a subnet-0b"),

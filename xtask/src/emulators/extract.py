@@ -11,6 +11,8 @@ WANTED = re.compile(
     r"|/repos/\{owner\}/\{repo\}/actions/runs(/\{run_id\}(/jobs|/rerun-failed-jobs)?)?"
     r"|/repos/\{owner\}/\{repo\}/actions/jobs/\{job_id\}/rerun"
     r"|/repos/\{owner\}/\{repo\}/releases/(latest|tags/\{tag\})"
+    r"|/repos/\{owner\}/\{repo\}/environments/\{environment_name\}"
+    r"(/deployment-branch-policies|/secrets/(public-key|\{secret_name\}))?"
 )
 # Documentation, which makes up most of the description.
 PROSE = {"description", "summary", "example", "examples", "externalDocs", "tags", "x-github"}

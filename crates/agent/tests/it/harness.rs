@@ -15,7 +15,7 @@ use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::{AgentStore, Clock, Machine};
+use ondeck_core::ports::{AgentStore, Clock, Host, Machine, Runner};
 use ondeck_core::testkit::{
     self, MachineDefect, MemoryMachine, MemoryPorts, RegisteredLabels, SeededRandom,
 };
@@ -54,12 +54,22 @@ impl Harness {
         self.start_agent(MachineDefect::None, self.plane.clock.clone(), store);
     }
 
+    /// As [`Harness::boot`], with another runner than the machine's.
+    pub(crate) fn boot_runner(&mut self, runner: Arc<dyn Runner>) {
+        self.add_machine();
+        let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
+        let host = Arc::new(MemoryMachine::new(machine(), MachineDefect::None, compute, labels));
+        let (clock, store) = (self.plane.clock.clone(), self.memory.store.clone());
+        self.spawn(runner, host, clock, store);
+    }
+
     fn add_machine(&self) {
         self.memory.compute.insert(Machine {
             id: machine(),
             spec: spec(),
             intent: IntentId::new("test").unwrap(),
             launched_at: self.plane.now(),
+            image: None,
         });
     }
 
@@ -71,14 +81,18 @@ impl Harness {
     ) {
         let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
         let machine = Arc::new(MemoryMachine::new(machine(), defect, compute, labels));
-        let agent = Agent {
-            id: self::machine(),
-            store,
-            runner: machine.clone(),
-            host: machine,
-            clock,
-            random: Arc::new(SeededRandom::new(7)),
-        };
+        self.spawn(machine.clone(), machine, clock, store);
+    }
+
+    fn spawn(
+        &mut self,
+        runner: Arc<dyn Runner>,
+        host: Arc<dyn Host>,
+        clock: Arc<dyn Clock>,
+        store: Arc<dyn AgentStore>,
+    ) {
+        let random = Arc::new(SeededRandom::new(7));
+        let agent = Agent { id: machine(), store, runner, host, clock, random };
         self.agents.spawn(async move { agent.live().await });
     }
 
@@ -117,6 +131,7 @@ impl Harness {
             ticketed_at: None,
             settings_version: None,
             reuse: ondeck_core::model::reuse::Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
             suffix: None,
             counts: Counts::default(),
         };

@@ -7,5 +7,6 @@ mod drain;
 mod harness;
 mod pause;
 mod refused;
+mod restarts;
 mod runs;
 mod wake_ups;

@@ -252,6 +252,7 @@ fn running() -> Record {
         ticketed_at: None,
         settings_version: None,
         reuse: ondeck_core::model::reuse::Reuse::Always,
+        departure: ondeck_core::model::departure::Departure::None,
         suffix: None,
         counts: Counts::default(),
     }

@@ -101,6 +101,41 @@ async fn a_lost_wake_up_delays_a_claim_by_three_heartbeat_periods() {
     assert!(looks <= 6, "{looks}");
 }
 
+/// Otherwise a lost wake-up would cost the machine.
+#[tokio::test]
+async fn an_agent_looks_twice_while_a_mode_waits_for_its_answer() {
+    for setting in ["claim-registration-timeout-sec", "release-timeout-sec"] {
+        let (harness, idle) = idle_with(&[(setting, "8")]).await;
+        claim(&harness, &idle, "1");
+        harness.sleep(Duration::from_secs(4)).await;
+        assert!(is_registered_for(&harness, "1").await, "{setting}");
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_fails_after_its_wake_up_is_made_again_soon() {
+    let (harness, idle) = idle().await;
+    let store = &harness.memory.store;
+    let wake_in_vain = async || {
+        store.fail("record of an agent");
+        store.wake(&[machine()]);
+        harness.sleep(Duration::from_millis(100)).await;
+        store.repair();
+    };
+    let claimed = claim(&harness, &idle, "1");
+    wake_in_vain().await;
+    assert!(!is_registered_for(&harness, "1").await, "the look has failed");
+    harness.sleep(Duration::from_millis(300)).await;
+    assert!(is_registered_for(&harness, "1").await, "after the poll of a waiting agent");
+
+    harness.sleep(MINUTE).await;
+    store.insert(Record { state: State::Idle, run: None, ..claimed });
+    wake_in_vain().await;
+    harness.sleep(Duration::from_millis(1_100)).await;
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.signal, Signal::Deregistered, "after the poll of an agent with a run");
+}
+
 #[tokio::test]
 async fn a_store_that_cannot_announce_changes_is_polled() {
     let (harness, idle) = idle().await;

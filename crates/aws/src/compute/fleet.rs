@@ -94,6 +94,7 @@ fn machine(order: &Order, group: &FleetInstances, id: InstanceId, now: Timestamp
         },
         intent: order.intent.clone(),
         launched_at: now,
+        image: None,
     }
 }
 

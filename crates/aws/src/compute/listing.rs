@@ -73,6 +73,7 @@ fn machine(instance: &Instance) -> Option<Machine> {
         intent: IntentId::new(tag(INTENT_TAG)).or_else(|_| IntentId::new(unknown)).ok()?,
         // A time that cannot be read counts as long ago, or the machine would never be terminated.
         launched_at: Timestamp::parse(&instance.launch_time).unwrap_or(Timestamp::from_millis(0)),
+        image: Some(instance.image_id.clone()).filter(|image| !image.is_empty()),
     })
 }
 
@@ -88,7 +89,7 @@ mod tests {
     fn a_machine_is_read_from_its_description() {
         let machine = machine(&instance(
             "<instanceId>i-0123456789abcdef0</instanceId><instanceType>c6i.large</instanceType>
-             <launchTime>2026-11-01T10:00:00.000Z</launchTime>
+             <imageId>ami-1</imageId><launchTime>2026-11-01T10:00:00.000Z</launchTime>
              <instanceLifecycle>spot</instanceLifecycle>
              <cpuOptions><coreCount>1</coreCount><threadsPerCore>2</threadsPerCore></cpuOptions>
              <tagSet><item><key>ondeck:intent</key><value>abc</value></item>
@@ -101,6 +102,7 @@ mod tests {
         assert_eq!((machine.spec.cpu, machine.spec.mem), (2, 4096));
         assert_eq!(machine.spec.resource_class.as_str(), "large");
         assert_eq!(machine.intent.as_str(), "abc");
+        assert_eq!(machine.image.as_deref(), Some("ami-1"));
         assert_eq!(machine.launched_at.to_string(), "2026-11-01T10:00:00.000Z");
     }
 
@@ -116,5 +118,6 @@ mod tests {
         assert_eq!(machine.spec.usage_class, UsageClass::OnDemand);
         assert_eq!((machine.spec.cpu, machine.spec.mem), (0, 0));
         assert_eq!(machine.launched_at.millis(), 0, "so that it is swept");
+        assert_eq!(machine.image, None);
     }
 }

@@ -69,10 +69,23 @@ pub(super) struct MachineOptions {
 
 type Settings = BTreeMap<String, String>;
 
+/// Fails with the first stored setting that machines from EC2 could not be launched with, as far as
+/// that is known without asking AWS.
+pub fn check_settings(settings: &BTreeMap<String, String>) -> Result<(), InvalidSetting> {
+    MachineOptions::read(settings).map(drop)?;
+    LaunchOptions::read(settings).map(drop)
+}
+
 impl MachineOptions {
-    /// Whether EC2 looks the image up at each launch, so that nothing is known of it.
-    pub(super) fn has_alias(&self) -> bool {
-        self.ami.starts_with(ALIAS)
+    /// The parameter of Systems Manager with the image's id; `None` if the id is given.
+    pub(super) fn image_parameter(&self) -> Option<&str> {
+        self.ami.strip_prefix(ALIAS)
+    }
+
+    /// Whether the image is one that AWS or a vendor publishes under a parameter. All of these names
+    /// begin with `/aws/service/` (AWS Systems Manager User Guide, "Discovering public parameters").
+    pub(super) fn has_public_image(&self) -> bool {
+        self.image_parameter().is_some_and(|parameter| parameter.starts_with("/aws/service/"))
     }
 
     pub(super) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
@@ -82,11 +95,6 @@ impl MachineOptions {
             return Err(invalid(AMI, problem));
         }
         let volume_gb = given(settings, VOLUME_SIZE).map(volume).transpose()?;
-        if volume_gb.is_some() && ami.starts_with(ALIAS) {
-            let problem =
-                format!("needs an image by its id, whose device can be looked up: {}", quoted(ami));
-            return Err(invalid(VOLUME_SIZE, problem));
-        }
         Ok(MachineOptions {
             ami: ami.to_owned(),
             security_groups: ids(settings, SECURITY_GROUPS, "sg-")?,
@@ -248,7 +256,6 @@ mod tests {
             (vec![], AMI, "is not set"),
             (vec![(AMI, "ubuntu")], AMI, "neither an image's id"),
             (vec![(AMI, "resolve:ssm:")], AMI, "neither an image's id"),
-            (vec![(AMI, "resolve:ssm:/a"), (VOLUME_SIZE, "8")], VOLUME_SIZE, "by its id"),
             (vec![(AMI, "ami-1"), (VOLUME_SIZE, "0")], VOLUME_SIZE, "from 1 to 65536: \"0\""),
             (vec![(AMI, "ami-1"), (VOLUME_SIZE, "big")], VOLUME_SIZE, "from 1 to 65536"),
             (vec![(AMI, "ami-1"), (SECURITY_GROUPS, "default")], SECURITY_GROUPS, "sg-"),

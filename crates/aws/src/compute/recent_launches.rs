@@ -54,6 +54,7 @@ mod tests {
             },
             intent: "a".parse().unwrap(),
             launched_at: Timestamp::from_millis(0),
+            image: None,
         };
         let (fresh, start) = (RecentLaunches::default(), Instant::now());
         fresh.note(&[machine("i-1")], start);

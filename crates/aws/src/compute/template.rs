@@ -6,19 +6,15 @@
 //! The settings name the version that belongs to them, and launches use that one. A refresh that
 //! adds a version and fails before it stores its settings has changed no launch.
 
-use std::sync::{Mutex, PoisonError};
-
 use aws_smithy_types::base64;
-use ondeck_core::model::excerpt::quoted;
-use ondeck_core::model::settings::InvalidSetting;
 use ondeck_core::ports::{PortError, PortResult};
 use sha2::{Digest, Sha256};
 
-use super::options::{AMI, MachineOptions};
+use super::image::Images;
+use super::options::MachineOptions;
 use super::{managed_by, pool_tag, tagged, user_data};
 use crate::ec2::{
-    Ec2, Failed, Image, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
-    VersionsAnswer,
+    Done, Ec2, Failed, Params, Query, TemplateAnswer, Version, VersionAnswer, VersionsAnswer,
 };
 use crate::error::EC2;
 use crate::names::Names;
@@ -30,16 +26,14 @@ pub(super) const VERSION_SETTING: &str = "launch-template-version";
 /// How often to start over if another refresh has created or deleted the template meanwhile.
 const ROUNDS: usize = 3;
 
-/// The image that EC2 has described, with its id. Set-up is repeated as a whole, and the fewer calls
-/// it has to make in a row, the sooner it succeeds where some of them fail.
-pub(super) type KnownImage = Mutex<Option<(String, Image)>>;
-
 pub(super) struct Template<'a> {
     ec2: &'a Ec2,
-    known_image: &'a KnownImage,
+    images: &'a Images<'a>,
     names: &'a Names,
     options: &'a MachineOptions,
     data: Params,
+    /// The device of the root volume, if the settings know it.
+    root_device: Option<&'a str>,
     /// The description of a version with this content.
     description: String,
 }
@@ -53,19 +47,21 @@ struct Standing {
 }
 
 impl<'a> Template<'a> {
+    /// A template for these settings. `root_device` is that of an image that is given by a parameter.
     pub(super) fn new(
-        ec2: &'a Ec2,
+        images: &'a Images<'a>,
         names: &'a Names,
         options: &'a MachineOptions,
-        known_image: &'a KnownImage,
+        root_device: Option<&'a str>,
     ) -> Template<'a> {
+        let ec2 = images.ec2;
         let script = user_data::render(names, ec2.region(), options);
         let data = data(names, options, &script);
-        // The device of the root volume is the image's, which its id stands for.
+        // An image's id stands for its device. A parameter may name an image with another device later.
         let content = data.clone().maybe("VolumeSize", options.volume_gb);
-        let content = content.set("RootIsEncrypted", !options.has_alias());
+        let content = content.set("RootIsEncrypted", true).maybe("RootDevice", root_device);
         let description = format!("ondeck {}", digest(content.iter()));
-        Template { ec2, known_image, names, options, data, description }
+        Template { ec2, images, names, options, data, root_device, description }
     }
 
     /// Returns the number of a version with this content, which is created if there is none. Costs
@@ -204,56 +200,23 @@ impl<'a> Template<'a> {
         Ok(answer.is_some())
     }
 
-    /// The content with the root volume, whose device only the image knows. Of an image that EC2 looks
-    /// up at each launch nothing is known. Fails if there is no agent for the image.
+    /// The content with the root volume, whose device only the image knows. Fails if there is no agent
+    /// for the image.
     ///
     /// A volume that is made of an unencrypted snapshot is encrypted with the account's key for EBS:
     /// Amazon EBS User Guide, "Amazon EBS encryption".
     async fn complete_data(&self) -> PortResult<Params> {
-        let data = self.data.clone();
-        if self.options.has_alias() {
-            return Ok(data);
-        }
-        let image = self.image().await?;
-        self.options
-            .agents
-            .check_image(&image.architecture)
-            .map_err(|problem| self.invalid_image(&problem))?;
+        let device = match self.root_device {
+            Some(device) => device.to_owned(),
+            None => self.images.root_device(self.options).await?,
+        };
         let ebs = Params::new()
             .maybe("VolumeSize", self.options.volume_gb)
             .maybe("VolumeType", self.options.volume_gb.map(|_| "gp3"))
             .set("Encrypted", true)
             .set("DeleteOnTermination", true);
-        let mapping = Params::new().set("DeviceName", image.root_device_name).within("Ebs", ebs);
-        Ok(data.each("BlockDeviceMapping", [mapping]))
-    }
-
-    async fn image(&self) -> PortResult<Image> {
-        let known = || self.known_image.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, image)) = known().as_ref().filter(|(id, _)| *id == self.options.ami) {
-            return Ok(image.clone());
-        }
-        let image = self.described_image().await?;
-        *known() = Some((self.options.ami.clone(), image.clone()));
-        Ok(image)
-    }
-
-    async fn described_image(&self) -> PortResult<Image> {
-        let query =
-            Query::new("DescribeImages", Params::new().list("ImageId", [&self.options.ami]));
-        let unknown = || self.invalid_image("is not an image that can be seen from here");
-        match self.ec2.call::<ImagesAnswer>(&query).await {
-            Ok(answer) => answer.images.item.into_iter().next().ok_or_else(unknown),
-            Err(Failed::Refused(refusal)) if refusal.code.starts_with("InvalidAMIID") => {
-                Err(unknown())
-            }
-            Err(failed) => Err(failed.into()),
-        }
-    }
-
-    fn invalid_image(&self, problem: &str) -> PortError {
-        let problem = format!("{problem}: {}", quoted(&self.options.ami));
-        PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
+        let mapping = Params::new().set("DeviceName", device).within("Ebs", ebs);
+        Ok(self.data.clone().each("BlockDeviceMapping", [mapping]))
     }
 }
 
@@ -294,6 +257,22 @@ fn data(names: &Names, options: &MachineOptions, script: &str) -> Params {
         Some(profile) => data.within("IamInstanceProfile", profile),
         None => data,
     }
+}
+
+/// Whether the pool has its launch template.
+pub(crate) async fn exists(ec2: &Ec2, names: &Names) -> PortResult<bool> {
+    let params = Params::new().set("LaunchTemplateName", names.launch_template());
+    let params = params.list("LaunchTemplateVersion", ["$Default"]);
+    let query = Query::new("DescribeLaunchTemplateVersions", params);
+    let found: Option<VersionsAnswer> = unless_gone(ec2.call(&query).await)?;
+    Ok(found.is_some())
+}
+
+/// Deletes the pool's launch template with all versions. Machines that were launched from it stay.
+pub(crate) async fn delete(ec2: &Ec2, names: &Names) -> PortResult<()> {
+    let params = Params::new().set("LaunchTemplateName", names.launch_template());
+    let query = Query::new("DeleteLaunchTemplate", params);
+    unless_gone(ec2.call::<Done>(&query).await).map(drop)
 }
 
 /// `None` if EC2 answers that the template or the version does not exist.

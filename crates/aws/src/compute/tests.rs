@@ -1,5 +1,6 @@
 //! The adapter against fixed answers. Each of its requests is checked against the API's model.
 
+mod image;
 mod termination;
 
 use std::collections::BTreeSet;
@@ -226,61 +227,6 @@ async fn concurrent_refreshes_agree_on_one_version() {
     let failed = compute(&server).set_up(&settings(&[])).await.unwrap_err();
     assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
     assert_eq!(server.asked().len(), 7, "there is an end to it, and the image is asked for once");
-}
-
-#[tokio::test]
-async fn a_larger_volume_asks_the_image_for_its_device() {
-    let server =
-        Loopback::replying([no_template(), image(), template("CreateLaunchTemplate", 1)]).await;
-    compute(&server).set_up(&settings(&[("volume-size-gb", "40")])).await.unwrap();
-    models::check(&server.asked());
-    let created = &server.asked()[2];
-    let volume = "LaunchTemplateData.BlockDeviceMapping.1";
-    assert_eq!(created.param(&format!("{volume}.DeviceName")), "/dev/xvda");
-    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeSize")), "40");
-    assert_eq!(created.param(&format!("{volume}.Ebs.Encrypted")), "true");
-    let unknown = Reply::Say(400, error("InvalidAMIID.NotFound", "Does not exist."));
-    let server = Loopback::replying([no_template(), unknown]).await;
-    let failed = compute(&server).set_up(&settings(&[("volume-size-gb", "40")])).await.unwrap_err();
-    assert!(matches!(&failed, PortError::Setting(setting) if setting.name == "ami"), "{failed}");
-}
-
-#[tokio::test]
-async fn the_root_volume_is_encrypted_where_the_image_is_known() {
-    let server =
-        Loopback::replying([no_template(), image(), template("CreateLaunchTemplate", 1)]).await;
-    compute(&server).set_up(&settings(&[])).await.unwrap();
-    models::check(&server.asked());
-    let (created, volume) = (&server.asked()[2], "LaunchTemplateData.BlockDeviceMapping.1");
-    assert_eq!(created.param(&format!("{volume}.DeviceName")), "/dev/xvda");
-    assert_eq!(created.param(&format!("{volume}.Ebs.Encrypted")), "true");
-    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeSize")), "", "that of the image");
-    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeType")), "", "that of the image");
-
-    let replies = [no_template(), template("CreateLaunchTemplate", 1)];
-    let server = Loopback::replying(replies).await;
-    compute(&server).set_up(&settings(&[("ami", "resolve:ssm:/images/ci")])).await.unwrap();
-    assert_eq!(server.asked()[1].param(&format!("{volume}.DeviceName")), "");
-}
-
-#[tokio::test]
-async fn an_image_without_an_agent_of_its_architecture_is_refused() {
-    let sha = "a".repeat(64);
-    let x86 = [("agent-url", "https://example.com/ondeck"), ("agent-sha256", sha.as_str())];
-    let server = Loopback::replying([no_template(), image_for("arm64")]).await;
-    let failed = compute(&server).set_up(&settings(&x86)).await.unwrap_err();
-    assert!(matches!(&failed, PortError::Setting(setting) if setting.name == "ami"), "{failed}");
-    let said = failed.to_string();
-    assert!(said.contains("set agent-url-arm64 and agent-sha256-arm64"), "{said}");
-
-    let arm =
-        [("agent-url-arm64", "https://example.com/arm"), ("agent-sha256-arm64", sha.as_str())];
-    let both = settings(&[x86, arm].concat());
-    for architecture in ["x86_64", "arm64"] {
-        let created = template("CreateLaunchTemplate", 1);
-        let server = Loopback::replying([no_template(), image_for(architecture), created]).await;
-        compute(&server).set_up(&both).await.unwrap();
-    }
 }
 
 #[tokio::test]

@@ -111,6 +111,7 @@ impl InstancesAnswer {
 pub(crate) struct Instance {
     pub(crate) instance_id: String,
     pub(crate) instance_type: String,
+    pub(crate) image_id: String,
     pub(crate) instance_lifecycle: String,
     pub(crate) launch_time: String,
     pub(crate) instance_state: InstanceState,
@@ -200,12 +201,13 @@ pub(crate) struct ImagesAnswer {
     pub(crate) images: Set<Image>,
 }
 
-/// One image.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Image {
     pub(crate) root_device_name: String,
     pub(crate) architecture: String,
+    /// Whether every account may use it.
+    pub(crate) is_public: bool,
 }
 
 impl<T> Default for Set<T> {

@@ -28,9 +28,7 @@ pub(crate) enum Reply {
     SayAt(u16, String, &'static str),
     /// Promise a body, give half of it and hang up.
     Cut(String),
-    /// Hang up.
     HangUp,
-    /// Keep quiet.
     Silence,
 }
 

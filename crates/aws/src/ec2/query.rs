@@ -10,7 +10,6 @@ const CALL: Duration = Duration::from_secs(8);
 /// A fleet is launched before its answer comes.
 const LAUNCH: Duration = Duration::from_secs(60);
 
-/// One request.
 #[derive(Clone)]
 pub(crate) struct Query {
     action: &'static str,
@@ -58,7 +57,6 @@ impl Params {
         Params::default()
     }
 
-    /// Adds one value.
     #[must_use]
     pub(crate) fn set(mut self, name: &str, value: impl fmt::Display) -> Params {
         self.0.push((name.to_owned(), value.to_string()));
@@ -84,7 +82,6 @@ impl Params {
         (1..).zip(values).fold(self, |params, (n, value)| params.set(&format!("{name}.{n}"), value))
     }
 
-    /// Adds a structure.
     #[must_use]
     pub(crate) fn within(mut self, name: &str, inner: Params) -> Params {
         self.0.extend(inner.0.into_iter().map(|(field, value)| (format!("{name}.{field}"), value)));

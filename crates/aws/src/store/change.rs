@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure as OnRefusal,
+    TransactWriteItem, Update,
 };
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
 use ondeck_core::model::ids::RunId;
@@ -26,19 +27,16 @@ pub(super) async fn apply(
     change: &Change,
     shards: u32,
 ) -> PortResult<(Verdict, Option<Item>)> {
-    let condition = condition(change.guard());
-    let effect = effect(change.next(), change, shards);
-    let mut values = effect.values;
-    values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let Expressions { effect, condition, names, values } = expressions(change, shards);
     let update = table
         .client
         .update_item()
         .table_name(&table.name)
         .set_key(Some(Key::record(change.id()).attributes()))
-        .set_expression_attribute_names(Some(names_in(&[&effect.text, &condition.text])))
+        .set_expression_attribute_names(Some(names))
         .set_expression_attribute_values(Some(values))
-        .update_expression(effect.text)
-        .condition_expression(condition.text)
+        .update_expression(effect)
+        .condition_expression(condition)
         .return_values(ReturnValue::AllOld)
         .return_values_on_condition_check_failure(OnRefusal::AllOld);
     match table.ask(update.send()).await {
@@ -50,6 +48,50 @@ pub(super) async fn apply(
             _ => Err(table.port_error("UpdateItem", &error)),
         },
     }
+}
+
+/// The part of a transaction that makes a change.
+pub(super) fn part(table: &Table, change: &Change, shards: u32) -> TransactWriteItem {
+    let Expressions { effect, condition, names, values } = expressions(change, shards);
+    let update = Update::builder()
+        .table_name(&table.name)
+        .set_key(Some(Key::record(change.id()).attributes()))
+        .set_expression_attribute_names(Some(names))
+        .set_expression_attribute_values(Some(values))
+        .update_expression(effect)
+        .condition_expression(condition);
+    TransactWriteItem::builder().update(update.build().expect("a table and a key")).build()
+}
+
+/// The item of the event of a change that is made, as far as the change tells it.
+pub(super) fn event_of(change: &Change, shards: u32) -> Item {
+    let (to, run) = change.leaves();
+    let row = EventRow {
+        instance: change.id().clone(),
+        at: change.at(),
+        transition: change.transition().as_str().to_owned(),
+        from: believed_before(change),
+        to,
+        run: run.cloned(),
+        why: change.why().to_owned(),
+    };
+    events::item_of(&row, run.or(believed_run(change)), shards)
+}
+
+struct Expressions {
+    effect: String,
+    condition: String,
+    names: HashMap<String, String>,
+    values: HashMap<String, AttributeValue>,
+}
+
+fn expressions(change: &Change, shards: u32) -> Expressions {
+    let condition = condition(change.guard());
+    let effect = effect(change.next(), change, shards);
+    let mut values = effect.values;
+    values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let names = names_in(&[&effect.text, &condition.text]);
+    Expressions { effect: effect.text, condition: condition.text, names, values }
 }
 
 /// The statement that makes a change if the record is still `known`, and what it then leaves, with the
@@ -114,7 +156,7 @@ fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
 fn attributes(next: &Next, change: &Change, shards: u32) -> Vec<(&'static str, AttributeValue)> {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
-        Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed } => {
+        Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed } => {
             let mut attributes = vec![
                 ("state", text(state)),
                 ("runId", text(run.as_ref().map_or("", RunId::as_str))),
@@ -134,6 +176,9 @@ fn attributes(next: &Next, change: &Change, shards: u32) -> Vec<(&'static str, A
             }
             if let Some(reuse) = reuse {
                 attributes.push(("reuse", text(reuse.stored())));
+            }
+            if let Some(departure) = departure {
+                attributes.push(("departure", text(departure.stored())));
             }
             if !keep_ticketed {
                 attributes.push(("ticketedAt", text("")));
@@ -249,6 +294,7 @@ mod tests {
             settings_version: None,
             suffix: None,
             reuse: Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
         }
     }
 

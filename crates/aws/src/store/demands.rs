@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::PortResult;
@@ -13,6 +15,18 @@ use super::table::Table;
 
 /// Sets the demand of one label and leaves those of the run's other labels as they are.
 pub(super) async fn put(table: &Table, demand: &Demand, shards: u32) -> PortResult<()> {
+    table.call("UpdateItem", setting(table, demand, shards).send()).await.map(drop)
+}
+
+/// Sets the demand of one label if there is none. Returns whether it was set.
+pub(super) async fn insert(table: &Table, demand: &Demand, shards: u32) -> PortResult<bool> {
+    const CONDITION: &str = "attribute_not_exists(#demand)";
+    let update = setting(table, demand, shards).condition_expression(CONDITION);
+    is_admitted(table, table.ask(update.send()).await)
+}
+
+/// The update that sets a demand.
+fn setting(table: &Table, demand: &Demand, shards: u32) -> UpdateItemFluentBuilder {
     const EFFECT: &str =
         "SET #demand = :demand, #listKey = :listKey, #listSort = :listSort, #ttl = :ttl";
     let mut names = names_in(&[EFFECT]);
@@ -29,7 +43,7 @@ pub(super) async fn put(table: &Table, demand: &Demand, shards: u32) -> PortResu
     for (name, value) in entry.into_iter().chain([ttl(demand.at + RETENTION)]) {
         update = update.expression_attribute_values(format!(":{name}"), value);
     }
-    table.call("UpdateItem", update.send()).await.map(drop)
+    update
 }
 
 /// Sets the demand of one label if it still is `current`. The text is compared with the one that was
@@ -55,7 +69,12 @@ pub(super) async fn replace(table: &Table, current: &Demand, next: &Demand) -> P
         .expression_attribute_names("#demand", attribute)
         .expression_attribute_values(":next", text(serde_json::json!(next)))
         .expression_attribute_values(":current", text(stored));
-    match table.ask(update.send()).await {
+    is_admitted(table, table.ask(update.send()).await)
+}
+
+/// Whether the condition of an update held.
+fn is_admitted<T>(table: &Table, answer: Result<T, SdkError<UpdateItemError>>) -> PortResult<bool> {
+    match answer {
         Ok(_) => Ok(true),
         Err(error) => match error.as_service_error() {
             Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(false),

@@ -1,17 +1,18 @@
-//! Events: one for each committed change, for operators. Writing an event with its change would need
-//! a transaction, at twice the price, so events are collected and written in batches a little
-//! later.
+//! Events: one for each committed change, for operators. Writing an event with its change needs a
+//! transaction, at twice the price, so events are collected and written in batches a little later. Only
+//! the hand-over at the end of a provision, which would have to wait for that, writes them at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{EventRow, State};
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{Events, PortResult};
 
 use super::keys::{Item, Key, List, event_pk, id_of, item, read_text, text, ttl};
 use super::set_up::EVENTS_BY_RUN;
@@ -31,6 +32,8 @@ pub(super) struct Outbox {
     waiting: Mutex<Waiting>,
     /// Held by a write that is under way. Events that are added meanwhile share the next one.
     turn: tokio::sync::Mutex<()>,
+    /// Shared by the writes that are under way out of turn.
+    beside: Arc<tokio::sync::RwLock<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +45,12 @@ struct Waiting {
 
 impl Outbox {
     pub(super) fn new(table: Table) -> Outbox {
-        Outbox { table, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Outbox {
+            table,
+            waiting: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            beside: Arc::default(),
+        }
     }
 
     /// Adds an event, to be written within [`LINGER`].
@@ -67,10 +75,28 @@ impl Outbox {
         }
     }
 
+    /// Adds an item and writes it at once, together with the events that wait and beside a write that is
+    /// under way. The write goes on if the caller does not wait for it. An item that cannot be written is
+    /// lost with a warning.
+    pub(super) async fn write_now(self: &Arc<Self>, added: Item) {
+        let key = Key::of(&added).map(|key| format!("{} {}", key.pk, key.sk)).unwrap_or_default();
+        self.waiting().events.insert(key, added);
+        let (outbox, under_way) = (self.clone(), self.beside.clone().read_owned().await);
+        let write = tokio::spawn(async move {
+            outbox.send(1).await;
+            drop(under_way);
+        });
+        drop(write.await);
+    }
+
     /// Writes all events that wait, beside a write that is under way, and returns when that is done
     /// too.
     pub(super) async fn finish(&self) {
-        join(self.send(1), async { drop(self.turn.lock().await) }).await;
+        let others = async {
+            drop(self.turn.lock().await);
+            drop(self.beside.write().await);
+        };
+        join(self.send(1), others).await;
     }
 
     async fn send_in_turn(&self, multiple: usize) {
@@ -113,6 +139,21 @@ pub enum EventsOf {
     Day(Timestamp),
 }
 
+/// The latest events of a machine. Takes one query.
+pub(super) async fn of_machine(table: &Table, id: &InstanceId, limit: usize) -> PortResult<Events> {
+    let one_more = limit.saturating_add(1);
+    let items = table.latest(table.query(&event_pk(id)), one_more).await?;
+    Ok(Events::latest(in_order(&items), limit))
+}
+
+/// The latest events of a run. Takes one query, and a batched read for each hundred events.
+pub(super) async fn of_run(table: &Table, run: &RunId, limit: usize) -> PortResult<Events> {
+    let one_more = limit.saturating_add(1);
+    let keys = table.latest_indexed(&EVENTS_BY_RUN, run.as_str(), one_more).await?;
+    let items = table.get_all(&keys).await?;
+    Ok(Events::latest(in_order(&items), limit))
+}
+
 /// Reads events, oldest first. Events of the same millisecond are in the order of the lifecycle.
 /// Those of the last moments may be missing.
 pub(super) async fn select(
@@ -131,8 +172,48 @@ pub(super) async fn select(
             table.get_all(&keys).await?
         }
     };
+    Ok(in_order(&items))
+}
+
+fn in_order(items: &[Item]) -> Vec<EventRow> {
     let mut events: Vec<EventRow> = items.iter().filter_map(read).collect();
     events.sort_by_key(|event| (event.at, rank(event)));
+    events
+}
+
+/// How many events of a list are looked at to find hand-overs: what fits into one answer.
+const LOOKED_AT: i32 = 1_000;
+
+/// Reads the events by which runs were given machines in a span, newest first. Asks once for each
+/// shard of each day, the latest day first, until there are enough, and once for every 100 of them.
+pub(super) async fn hand_overs(
+    table: &Table,
+    (since, until): (Timestamp, Timestamp),
+    most: usize,
+    shards: u32,
+) -> PortResult<Vec<EventRow>> {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let names = Transition::HAND_OVERS.map(Transition::as_str);
+    let is_hand_over =
+        |key: &Key| key.sk.split_once('#').is_some_and(|(_, of)| names.contains(&of));
+    let day_of = |at: Timestamp| at.millis() / 86_400_000;
+    let mut keys: Vec<Key> = Vec::new();
+    let mut day = until;
+    loop {
+        let last =
+            table.latest_listed(List::Events(day), shards, (since, until), LOOKED_AT).await?;
+        keys.extend(last.into_iter().filter(is_hand_over));
+        if keys.len() >= most || day_of(day) <= day_of(since) {
+            break;
+        }
+        day = day.before(DAY);
+    }
+    // The sort key of an event begins with its time.
+    keys.sort_by(|a, b| b.sk.cmp(&a.sk));
+    keys.truncate(most);
+    let items = if keys.is_empty() { Vec::new() } else { table.get_all(&keys).await? };
+    let mut events: Vec<EventRow> = items.iter().filter_map(read).collect();
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
     Ok(events)
 }
 

@@ -2,7 +2,8 @@
 //! contract suite holds the two against each other over every state, owner and lease.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
+use ondeck_core::lifecycle::{DepartureGuard, Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 
@@ -49,7 +50,7 @@ pub(super) fn condition(guard: &Guard) -> Condition {
 }
 
 fn translation(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease, generation, uses } = guard else {
+    let Guard::Found { state, run, lease, generation, uses, departs } = guard else {
         return Condition { text: "attribute_not_exists(#PK)".to_owned(), values: Vec::new() };
     };
     let mut terms = Vec::new();
@@ -83,6 +84,10 @@ fn translation(guard: &Guard) -> Condition {
             terms.push("#threshold > :now AND #threshold <= :until");
             values.extend([(":now", text(now)), (":until", text(until))]);
         }
+        LeaseGuard::Is(at) => {
+            terms.push("#threshold = :now");
+            values.push((":now", text(at)));
+        }
         LeaseGuard::Any => {}
     }
     if let Some(generation) = generation {
@@ -103,6 +108,19 @@ fn translation(guard: &Guard) -> Condition {
         }
         UseGuard::Any => {}
     }
+    // A version without this attribute does not write it either.
+    let stays = (":stays", text(Departure::None.stored()));
+    match departs {
+        DepartureGuard::None => {
+            terms.push("(attribute_not_exists(#departure) OR #departure = :stays)");
+            values.push(stays);
+        }
+        DepartureGuard::NotDrained => {
+            terms.push("(attribute_not_exists(#departure) OR #departure IN (:stays, :retired))");
+            values.extend([stays, (":retired", text(Departure::Retired.stored()))]);
+        }
+        DepartureGuard::Any => {}
+    }
     Condition { text: terms.join(" AND "), values }
 }
 
@@ -114,7 +132,14 @@ mod tests {
     const NOW: &str = "1970-01-01T00:00:00.000Z";
 
     fn found(state: StateGuard, run: RunGuard, lease: LeaseGuard, of: Option<u32>) -> Guard {
-        Guard::Found { state, run, lease, generation: of, uses: UseGuard::Any }
+        Guard::Found {
+            state,
+            run,
+            lease,
+            generation: of,
+            uses: UseGuard::Any,
+            departs: DepartureGuard::Any,
+        }
     }
 
     #[test]
@@ -196,12 +221,40 @@ mod tests {
                 lease: LeaseGuard::Any,
                 generation: None,
                 uses,
+                departs: DepartureGuard::Any,
             };
             let translated = translation(&guard);
             assert_eq!(translated.text, format!("#state = :inState{terms}"));
             let found: Vec<&str> =
                 translated.values.iter().skip(1).map(|(name, _)| *name).collect();
             assert_eq!(found, names);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_operators_have_marked_is_told_apart() {
+        const STAYS: &str = "(attribute_not_exists(#departure) OR #departure = :stays)";
+        const SERVES: &str =
+            "(attribute_not_exists(#departure) OR #departure IN (:stays, :retired))";
+        for (departs, term, names) in [
+            (DepartureGuard::None, STAYS, vec![(":stays", text(""))]),
+            (
+                DepartureGuard::NotDrained,
+                SERVES,
+                vec![(":stays", text("")), (":retired", text("retired"))],
+            ),
+        ] {
+            let guard = Guard::Found {
+                state: StateGuard::Is(State::Idle),
+                run: RunGuard::Any,
+                lease: LeaseGuard::Any,
+                generation: None,
+                uses: UseGuard::Any,
+                departs,
+            };
+            let translated = translation(&guard);
+            assert_eq!(translated.text, format!("#state = :inState AND {term}"));
+            assert_eq!(translated.values[1..], names);
         }
     }
 

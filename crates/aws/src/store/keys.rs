@@ -24,13 +24,13 @@ const INTENT: &str = "INTENT#";
 const RUN: &str = "RUN#";
 const DEMAND: &str = "DEMAND#";
 const EVENT: &str = "EVENT#";
+const SUMMARY: &str = "SUMMARY#";
 const CREDENTIALS: &str = "CREDENTIALS#";
 const CEILING: &str = "CEILING";
 
 /// One item, as the SDK has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// One item's place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) pk: String,
@@ -72,6 +72,11 @@ impl Key {
     /// An event of a machine; `sort` tells the events of one machine apart.
     pub(super) fn event(id: &InstanceId, sort: &str) -> Key {
         Key::new(event_pk(id), sort)
+    }
+
+    /// A summary of a call of provision; `sort` tells those of one run apart.
+    pub(super) fn summary(run: &RunId, sort: &str) -> Key {
+        Key::new(format!("{SUMMARY}{run}"), sort)
     }
 
     /// A token for runners. Each has a key of its own, which no other kind of item shares.
@@ -122,6 +127,8 @@ pub(super) enum List {
     Demands,
     /// The events of the day that a time is in, by time.
     Events(Timestamp),
+    /// The summaries of calls that began on the day that a time is in, by time.
+    Summaries(Timestamp),
 }
 
 impl List {
@@ -133,6 +140,7 @@ impl List {
             List::OpenIntents => format!("OPEN-INTENT#{shard}"),
             List::Demands => format!("OPEN-DEMAND#{shard}"),
             List::Events(at) => format!("EVENT-DAY#{}#{shard}", &at.to_string()[..10]),
+            List::Summaries(at) => format!("SUMMARY-DAY#{}#{shard}", &at.to_string()[..10]),
         }
     }
 

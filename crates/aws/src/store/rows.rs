@@ -44,6 +44,9 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
         ("label", text(row.label)),
         ("reuse", text(row.reuse)),
     ];
+    if !row.departure.is_empty() {
+        attributes.push(("departure", text(row.departure)));
+    }
     attributes.extend(counts(row.generation, row.runs, row.missed_registrations));
     attributes
 }
@@ -95,6 +98,7 @@ fn wire(item: &Item) -> Result<RecordRow, String> {
         missed_registrations: read_number(item, "missedRegistrations")?,
         label: optional_text(item, "label")?,
         reuse: optional_text(item, "reuse")?,
+        departure: optional_text(item, "departure")?,
     })
 }
 

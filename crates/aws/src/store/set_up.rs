@@ -68,7 +68,8 @@ pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<String> {
     Ok(found.table_arn.unwrap_or_default())
 }
 
-async fn describe(table: &Table) -> PortResult<Option<TableDescription>> {
+/// The table; `None` if there is none.
+pub(super) async fn describe(table: &Table) -> PortResult<Option<TableDescription>> {
     let describe = table.client.describe_table().table_name(&table.name);
     match table.ask(describe.send()).await {
         Ok(answer) => Ok(answer.table),

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
@@ -14,6 +15,7 @@ use aws_sdk_dynamodb::types::{
 };
 use aws_smithy_runtime_api::http::Response;
 use futures_util::future::{join_all, try_join_all};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
@@ -206,6 +208,80 @@ impl Table {
         let found = try_join_all((0..shards.max(1)).map(ask)).await?.concat();
         // An item that changes its shard between two of the queries is found twice.
         Ok(found.into_iter().collect::<HashSet<_>>().into_iter().collect())
+    }
+
+    /// The last `limit` items of a query, the last first.
+    pub(super) async fn latest(
+        &self,
+        query: QueryFluentBuilder,
+        limit: usize,
+    ) -> PortResult<Vec<Item>> {
+        let at_once = i32::try_from(limit).unwrap_or(i32::MAX).max(1);
+        let query = query.scan_index_forward(false).limit(at_once);
+        let mut items: Vec<Item> = Vec::new();
+        let mut from = None;
+        loop {
+            let rest = query.clone().set_exclusive_start_key(from.clone());
+            let page = self.part("Query", || rest.clone().send()).await?;
+            items.extend(page.items.unwrap_or_default());
+            let next = page.last_evaluated_key.filter(|key| !key.is_empty());
+            if next.is_none() || next == from || items.len() >= limit {
+                items.truncate(limit);
+                return Ok(items);
+            }
+            from = next;
+        }
+    }
+
+    /// The keys of the last `limit` items that an index has under a key, the last first.
+    pub(super) async fn latest_indexed(
+        &self,
+        index: &Index,
+        key: &str,
+        limit: usize,
+    ) -> PortResult<Vec<Key>> {
+        let query = self
+            .client
+            .query()
+            .table_name(&self.name)
+            .index_name(index.name)
+            .key_condition_expression("#key = :key")
+            .expression_attribute_names("#key", index.key)
+            .expression_attribute_values(":key", text(key));
+        Ok(self.latest(query, limit).await?.iter().filter_map(Key::of).collect())
+    }
+
+    /// The keys of the latest items on a list, sorted by time, in a span: of each shard, those among the
+    /// last `looked_at`. One call for each shard, all at the same time.
+    pub(super) async fn latest_listed(
+        &self,
+        list: List,
+        shards: u32,
+        (since, until): (Timestamp, Timestamp),
+        looked_at: i32,
+    ) -> PortResult<Vec<Key>> {
+        // What follows the time in a sort key is after it, and before the next millisecond.
+        let end = until + Duration::from_millis(1);
+        let ask = |shard| async move {
+            let query = self
+                .client
+                .query()
+                .table_name(&self.name)
+                .index_name(LISTS.name)
+                .key_condition_expression("#key = :key AND #sort BETWEEN :since AND :end")
+                .expression_attribute_names("#key", LISTS.key)
+                .expression_attribute_names("#sort", LISTS.sort)
+                .expression_attribute_values(":key", text(list.key(shard)))
+                .expression_attribute_values(":since", text(since))
+                .expression_attribute_values(":end", text(end))
+                .scan_index_forward(false)
+                .limit(looked_at);
+            let page = self.part("Query", || query.clone().send()).await?;
+            PortResult::Ok(page.items.unwrap_or_default().iter().filter_map(Key::of).collect())
+        };
+        let found: Vec<Vec<Key>> = try_join_all((0..shards.max(1)).map(ask)).await?;
+        let unique: HashSet<Key> = found.into_iter().flatten().collect();
+        Ok(unique.into_iter().collect())
     }
 
     /// Reads a query to its last page. A page that repeats itself is an error.

@@ -35,7 +35,8 @@ pub(crate) async fn prune(
     Ok(deleted?.into_iter().filter(|deleted| *deleted).count())
 }
 
-async fn list(client: &Client, prefix: String) -> PortResult<Vec<String>> {
+/// The addresses of the queues whose names begin like this. Lags.
+pub(crate) async fn list(client: &Client, prefix: String) -> PortResult<Vec<String>> {
     let (mut urls, mut token) = (Vec::new(), None);
     loop {
         let list = client.list_queues().queue_name_prefix(&prefix).max_results(PAGE);

@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 pub(crate) struct Call {
     /// The operation, such as `UpdateItem`.
     pub(crate) action: String,
-    /// The request's JSON.
     pub(crate) body: String,
 }
 

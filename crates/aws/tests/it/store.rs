@@ -13,7 +13,7 @@ use ondeck_core::model::record::State;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
-use ondeck_core::testkit::contract::{StatusOfRemoved, claim_race, store_suite};
+use ondeck_core::testkit::contract::{StatusOfRemoved, claim_race, history_suite, store_suite};
 
 use crate::store_harness::{
     HOUR, Item, StoreHarness, agreed, beat, claim, created, idle, instance, make, noon, run,
@@ -24,6 +24,13 @@ use crate::store_harness::{
 async fn the_store_fulfils_its_contract() {
     let harness = StoreHarness::new();
     store_suite(&harness.store().await, StatusOfRemoved::Expires).await;
+    harness.done().await;
+}
+
+#[tokio::test]
+async fn what_has_happened_fulfils_its_contract() {
+    let harness = StoreHarness::new();
+    history_suite(&harness.store().await).await;
     harness.done().await;
 }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::{join_all, try_join_all};
-use ondeck_aws::DynamoStore;
+use ondeck_aws::{DynamoStore, EventsOf};
 use ondeck_core::lifecycle::{Created, Instance, Live, Verdict};
-use ondeck_core::model::record::Record;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::SettingsVersion;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Store};
 use ondeck_core::testkit::plane;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
+use crate::store_faults::once;
 use crate::store_harness::{
     HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running, spec,
 };
@@ -56,6 +57,61 @@ async fn ten_claims_at_once_make_one_note() {
     assert_eq!(proxy.actions(), ["GetItem", "BatchGetItem"]);
     store.of_run(&run("unknown")).await.unwrap();
     assert_eq!(proxy.actions(), ["GetItem"], "a run without instances");
+    harness.done().await;
+}
+
+/// Through the plane, as a provision does it.
+#[tokio::test]
+async fn machines_are_handed_over_in_one_call_with_their_events() {
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
+    let (mut plane, _) = plane();
+    plane.store = Arc::new(store.clone());
+    let names: Vec<String> = (0..10).map(|n| format!("i-{n}")).collect();
+    let mut claimed = Vec::new();
+    for idle in join_all(names.iter().map(|name| idle(&store, name))).await {
+        claimed.push(make(&store, idle.claim(&run("7"), noon(), HOUR)).await);
+    }
+    store.finish().await.unwrap();
+    proxy.calls();
+    let commits = || claimed.iter().map(|it| it.commit(noon(), HOUR).because("wanted")).collect();
+    let answers = plane.apply_together(commits()).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    store.finish().await.unwrap();
+    assert_eq!(proxy.actions(), ["TransactWriteItems"]);
+    for id in names.iter().map(|name| instance(name)) {
+        let events = store.events(&EventsOf::Machine(id)).await.unwrap();
+        let [.., claim, commit] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((commit.from, commit.to), (Some(claim.to), State::Running));
+        assert_eq!((&commit.run, commit.why.as_str()), (&Some(run("7")), "wanted"));
+    }
+    let of_run = store.events(&EventsOf::Run(run("7"))).await.unwrap();
+    assert_eq!(of_run.iter().filter(|event| event.transition == "commit").count(), 10);
+
+    let again = plane.apply_together(commits()).await;
+    assert!(again.iter().all(Result::is_err), "they are not claimed any more: {again:?}");
+    harness.done().await;
+}
+
+/// It may have been made.
+#[tokio::test]
+async fn a_hand_over_whose_answer_is_lost_is_recognised() {
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
+    let (mut plane, _) = plane();
+    plane.store = Arc::new(store.clone());
+    let denied = r#"{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}"#;
+    for (name, action) in
+        [("i-1", ProxyAction::Lose), ("i-2", ProxyAction::Answer(400, denied.to_owned()))]
+    {
+        let claimed = idle(&store, name).await.claim(&run("7"), noon(), HOUR);
+        let claimed = make(&store, claimed).await;
+        proxy.script(once(|call| call.action == "TransactWriteItems", action));
+        let answers = plane.apply_together(vec![claimed.commit(noon(), HOUR)]).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        let record = store.record(&instance(name)).await.unwrap().unwrap();
+        assert_eq!((record.state, record.counts.runs), (State::Running, 2));
+    }
     harness.done().await;
 }
 

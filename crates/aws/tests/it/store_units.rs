@@ -49,9 +49,12 @@ async fn live(store: &dyn Store) {
     }
     let tickets: Vec<Ticket> = idle.iter().map(Instance::ticket).collect();
     store.mark_ticketed(&tickets, noon()).await.unwrap();
+    let mut claimed = Vec::new();
     for idle in &idle[..20] {
-        make(store, idle.claim(&run("8"), noon(), HOUR)).await;
+        claimed.push(make(store, idle.claim(&run("8"), noon(), HOUR)).await);
     }
+    let commits = claimed[..5].iter().map(|it| it.commit(noon(), HOUR).change().clone());
+    assert!(store.write_all_or_none(&commits.collect::<Vec<_>>()).await.unwrap());
     let late = idle[0].claim(&run("9"), noon(), HOUR);
     assert!(matches!(store.write(late.change()).await.unwrap(), Verdict::Refused(_)));
     store.of_run(&run("8")).await.unwrap();
@@ -95,8 +98,8 @@ async fn launch(store: &dyn Store) {
         |seconds| Demand::of(&Request::of_run(run("8")), noon() + Duration::from_secs(seconds));
     store.put_demand(&asked(0)).await.unwrap();
     store.put_demand(&asked(9)).await.unwrap();
-    assert!(store.replace_demand(&asked(9), &asked(9)).await.unwrap());
-    assert!(!store.replace_demand(&asked(0), &asked(9)).await.unwrap());
+    assert!(store.replace_demand(Some(&asked(9)), &asked(9)).await.unwrap());
+    assert!(!store.replace_demand(Some(&asked(0)), &asked(9)).await.unwrap());
     store.demands(&[run("8"), run("none")]).await.unwrap();
 }
 

@@ -22,7 +22,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ondeck_standin::critical_path;
+use ondeck_standin::{LogEntry, critical_path};
 use serde_json::{Value, json};
 
 use crate::adapters::Adapters;
@@ -61,7 +61,6 @@ struct Rounds {
     loaded: usize,
 }
 
-/// One measurement.
 #[derive(Debug, Default)]
 struct Round {
     took: Duration,
@@ -70,6 +69,9 @@ struct Round {
     trips: usize,
     /// What the provider and the agents took of the time, where the row says so.
     outside: Duration,
+    /// The operations in the order in which they began, each with its start in milliseconds. A reader of
+    /// the results sees from them which calls follow each other.
+    operations: Vec<String>,
 }
 
 /// What is measured, and what has been.
@@ -217,19 +219,32 @@ impl Round {
         let (took, printed) = harness.run(arguments, code);
         let log = harness.control.log();
         let (calls, trips) = (harness.control.total(), critical_path(&log).len());
-        (Round { took, calls, trips, outside: Duration::ZERO }, printed)
+        let operations = operations(log);
+        (Round { took, calls, trips, outside: Duration::ZERO, operations }, printed)
     }
 
     fn to_json(&self, round_trip: Duration) -> Value {
-        let Round { took, calls, trips, outside } = self;
+        let Round { took, calls, trips, outside, operations } = self;
         json!({
             "ms": millis(*took),
             "calls": calls,
             "trips": trips,
             "outsideMs": millis(*outside),
             "roundTripMs": millis(round_trip),
+            "operations": operations,
         })
     }
+}
+
+/// The calls of a log as texts, such as `12 Query`: the first began at 0.
+fn operations(mut log: Vec<LogEntry>) -> Vec<String> {
+    log.sort_by_key(|entry| entry.at);
+    let Some(first) = log.first().map(|entry| entry.at) else { return Vec::new() };
+    let text = |entry: &LogEntry| {
+        let since = entry.at.duration_since(first).unwrap_or_default().as_millis();
+        format!("{since} {}", entry.operation)
+    };
+    log.iter().map(text).collect()
 }
 
 fn millis(span: Duration) -> f64 {

@@ -115,6 +115,8 @@ impl Workload {
                 (polls, seconds / 5.0 + 1.0 + signals)
             }
             "EVENT" => (0.0, transitions),
+            // One for each provision, of 1 KB and up to 5 more for its first 12 machines.
+            "SUMMARY" if transitions > 0.0 => (0.0, 6.0),
             "events-by-run" => (0.0, transitions * machines),
             // Provision and release read the set of machines once each. One receive brings ten
             // tickets; of those, the first claim may add its machine alone, and the others add theirs

@@ -7,32 +7,38 @@ mod forge;
 #[cfg(feature = "local")]
 mod local;
 mod no_forge;
+mod teardown;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::{KnownSettings, Plane};
 use ondeck_core::modes::refresh::AbsentForge;
-use ondeck_core::ports::{Clock, Compute, Forge, Pool, Progress, Store};
+use ondeck_core::ports::{
+    Clock, Compute, Forge, History, Pool, PortError, PortResult, Progress, Store,
+};
+use ondeck_core::runtime::retry::{Retry, retry};
 
 #[cfg(feature = "local")]
 pub(crate) use self::local::LocalFiles;
 use self::no_forge::NoForge;
+pub(crate) use self::teardown::{ToTearDown, to_tear_down};
 use crate::backend::check_reachable;
+use crate::control::applied::Enforcement;
+use crate::control::progress::NoProgress;
 use crate::inputs::{Backend, Common};
 use crate::surroundings::Entropy;
 
 /// The records, as the control plane uses them, and what compute and forge must know about them.
 struct Records {
     store: Arc<dyn Store>,
+    /// What has happened, for people.
+    history: Arc<dyn History>,
     pool: Arc<dyn Pool>,
     /// The clock that every process of this pool goes by.
     clock: Arc<dyn Clock>,
     /// Names this set of records among all those whose runners one forge lists.
-    #[cfg_attr(
-        not(any(feature = "aws", feature = "github")),
-        expect(dead_code, reason = "only GitHub and agents with records on AWS are told")
-    )]
     label: String,
     /// The repository or organisation that the pool is named after.
     #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "only GitHub asks for it"))]
@@ -53,20 +59,57 @@ pub(crate) async fn plane(common: &Common, progress: Arc<dyn Progress>) -> Resul
     assemble(common, false, records, Arc::new(NoForge), progress)
 }
 
-/// The same for refresh, which has a forge to call. If `create`, local files that are missing are
-/// created. If the inputs lead to no forge, the second part of the answer says why.
+/// The same for explain, together with what has happened.
+pub(crate) async fn plane_and_history(
+    common: &Common,
+) -> Result<(Plane, Arc<dyn History>), Failure> {
+    check_reachable(common)?;
+    let records = records(common, false).await?;
+    let history = records.history.clone();
+    Ok((assemble(common, false, records, Arc::new(NoForge), Arc::new(NoProgress))?, history))
+}
+
+/// The same for apply, which creates local files that are missing if `create`.
+#[cfg(feature = "config")]
+pub(crate) async fn plane_of_apply(common: &Common, create: bool) -> Result<Plane, Failure> {
+    check_reachable(common)?;
+    let records = records(common, create).await?;
+    assemble(common, create, records, Arc::new(NoForge), Arc::new(NoProgress))
+}
+
+/// The same for refresh, which has a forge to call, together with the stored settings, if there are
+/// any, and with what it is to enforce. If `create`,
+/// local files that are missing are created. If the inputs lead to no forge, that is why the stored
+/// settings stay in force.
 pub(crate) async fn plane_of_refresh(
     common: &Common,
     create: bool,
     progress: Arc<dyn Progress>,
-) -> Result<(Plane, Option<Failure>), Failure> {
+) -> Result<(Plane, Option<BTreeMap<String, String>>, Enforcement), Failure> {
     check_reachable(common)?;
     let records = records(common, create).await?;
-    let (forge, failure): (Arc<dyn Forge>, _) = match forge::of_refresh(common, &records).await {
-        Ok(forge) => (forge, None),
-        Err(failure) => (Arc::new(AbsentForge), Some(failure)),
-    };
-    Ok((assemble(common, create, records, forge, progress)?, failure))
+    let stored = stored_settings(&records).await?;
+    let mut enforcement = Enforcement::of(common, &stored);
+    let forge: Arc<dyn Forge> =
+        match forge::of_refresh(&enforcement.common, &stored, &records).await {
+            Ok(forge) => forge,
+            Err(failure) => {
+                enforcement.settings = enforcement.settings.and(Err(failure));
+                Arc::new(AbsentForge)
+            }
+        };
+    // Nothing stored may mean that there is no table; refresh finds that out by itself.
+    let stored = Some(stored).filter(|stored| !stored.is_empty());
+    Ok((assemble(common, create, records, forge, progress)?, stored, enforcement))
+}
+
+/// The stored settings; empty before the first refresh.
+async fn stored_settings(records: &Records) -> PortResult<BTreeMap<String, String>> {
+    let read = |_| records.store.settings();
+    match retry(&*records.clock, &Entropy, Retry::SHORT, read).await {
+        Err(PortError::NotSetUp { .. }) => Ok(BTreeMap::new()),
+        answer => answer,
+    }
 }
 
 fn assemble(

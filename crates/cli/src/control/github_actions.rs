@@ -30,6 +30,12 @@ pub(crate) fn mask(secret: &Secret) {
     }
 }
 
+/// Marks a line and column of a file as the place of an error.
+#[cfg(feature = "config")]
+pub(crate) fn annotate_line(file: &str, place: (usize, usize), message: &str) {
+    command(&commands::line_annotation(file, place, message));
+}
+
 /// Whether this process is part of a workflow step.
 pub(crate) fn is_active() -> bool {
     is_true("GITHUB_ACTIONS")

@@ -1,7 +1,9 @@
 //! For tests only: stops the process before a port call, so that a test can kill it there.
 //!
 //! `ONDECK_HOLD_BEFORE` names the call: a transition (`claim`, `register`, …), or `launch`,
-//! `put-settings`, `send`, `terminate`. Before that call the process prints a line on stderr, and waits for ever.
+//! `put-settings`, `send`, `terminate`, or `delete-` and the kind of a resource, such as
+//! `delete-table`; or `rename` and the name of a file that `ondeck init` writes. Before that call the
+//! process prints a line on stderr, and waits for ever.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,16 +19,17 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::Record;
+use ondeck_core::model::record::{EventRow, Record};
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::{
-    Compute, Depth, Launched, Listing, Machine, Order, Pool, PortResult, Receipt, ReceivedMessage,
-    RecordScope, Store,
+    Compute, Depth, Infrastructure, Launched, Listing, Machine, Order, Pool, PortResult, Receipt,
+    ReceivedMessage, RecordScope, Resource, Store,
 };
 
 /// Wraps the ports if `ONDECK_HOLD_BEFORE` is set.
@@ -38,6 +41,29 @@ pub(crate) fn wrap(plane: Plane) -> Plane {
         pool: Arc::new(Holding { inner: plane.pool, point: point.clone() }),
         compute: Arc::new(Holding { inner: plane.compute, point }),
         ..plane
+    }
+}
+
+/// The same for what teardown deletes.
+pub(crate) fn wrap_parts(parts: Vec<Arc<dyn Infrastructure>>) -> Vec<Arc<dyn Infrastructure>> {
+    let Ok(point) = std::env::var("ONDECK_HOLD_BEFORE") else { return parts };
+    let point: Arc<str> = point.into();
+    let wrap = |inner| -> Arc<dyn Infrastructure> {
+        Arc::new(Holding::<dyn Infrastructure> { inner, point: point.clone() })
+    };
+    parts.into_iter().map(wrap).collect()
+}
+
+/// Holds before a file gets its name.
+#[cfg(feature = "init")]
+pub(crate) fn before_rename(file: &std::path::Path) {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let call = format!("rename {name}");
+    if std::env::var("ONDECK_HOLD_BEFORE").is_ok_and(|point| point == call) {
+        drop(writeln!(std::io::stderr(), "held before {call}"));
+        loop {
+            std::thread::park();
+        }
     }
 }
 
@@ -83,6 +109,12 @@ impl Store for Holding<dyn Store> {
         }
         self.inner.write_all(writes).await
     }
+    async fn write_all_or_none(&self, changes: &[Change]) -> PortResult<bool> {
+        for change in changes {
+            self.before(change.transition().as_str()).await;
+        }
+        self.inner.write_all_or_none(changes).await
+    }
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         self.inner.of_run(run).await
     }
@@ -119,7 +151,7 @@ impl Store for Holding<dyn Store> {
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         self.inner.put_demand(demand).await
     }
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         self.inner.replace_demand(current, next).await
     }
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
@@ -144,6 +176,14 @@ impl Store for Holding<dyn Store> {
         self.before("settle-reservation").await;
         self.inner.settle_reservation(settlement).await
     }
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>> {
+        self.inner.hand_overs(since, until, most).await
+    }
     async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
         self.inner.machine_count().await
     }
@@ -154,6 +194,10 @@ impl Store for Holding<dyn Store> {
     ) -> PortResult<bool> {
         self.before("replace-machine-count").await;
         self.inner.replace_machine_count(version, count).await
+    }
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()> {
+        self.before("put-summary").await;
+        self.inner.put_summary(summary).await
     }
     async fn finish(&self) -> PortResult<()> {
         self.inner.finish().await
@@ -210,8 +254,14 @@ impl Pool for Holding<dyn Pool> {
 
 #[async_trait]
 impl Compute for Holding<dyn Compute> {
+    async fn look_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        self.inner.look_up(settings).await
+    }
     async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         self.inner.set_up(settings).await
+    }
+    fn notice(&self, settings: &Settings) -> Option<String> {
+        self.inner.notice(settings)
     }
     fn default_types(&self) -> TypePatterns {
         self.inner.default_types()
@@ -230,7 +280,21 @@ impl Compute for Holding<dyn Compute> {
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         self.inner.machines().await
     }
+    async fn current_image(&self, settings: &Settings) -> PortResult<Option<String>> {
+        self.inner.current_image(settings).await
+    }
     fn listing_lag(&self) -> Duration {
         self.inner.listing_lag()
+    }
+}
+
+#[async_trait]
+impl Infrastructure for Holding<dyn Infrastructure> {
+    async fn existing(&self, classes: &[ResourceClass]) -> PortResult<Vec<Resource>> {
+        self.inner.existing(classes).await
+    }
+    async fn delete(&self, resource: &Resource) -> PortResult<()> {
+        self.before(&format!("delete-{}", resource.kind.as_str().replace(' ', "-"))).await;
+        self.inner.delete(resource).await
     }
 }

@@ -1,6 +1,5 @@
 //! The three modes as commands: reads the inputs, calls the mode, reports the outcome.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,14 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request, await_set_up, set_up_patience};
 use ondeck_core::modes::refresh as mode;
 use ondeck_core::modes::release::{RUN_FAILED, release as mode_release, release_failed};
+use ondeck_core::ports::Progress;
 use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend;
 use crate::control::github_actions;
 use crate::control::inputs::{run_id, run_to_provision, secrets, settings};
 use crate::control::progress::ProgressDisplay;
+use crate::control::report::refresh::RefreshReport;
 use crate::control::report::{Report, deliver};
 use crate::inputs::Common;
 use crate::logging;
@@ -27,33 +28,37 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
     secrets(&common.given).for_each(|secret| crate::control::github_actions::mask(&secret));
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
-    let result = refresh_with(common, settings(common), &stop, &watcher).await;
+    let progress = Arc::new(watcher.clone());
+    let result = match mode::time_limit(&common.given) {
+        Ok(limit) => refresh_for(common, limit, &stop, progress).await,
+        Err(failure) => Err(failure),
+    };
     watcher.finish();
-    let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
+    let told = result.as_ref().map(|report| report as &dyn Report).map_err(Clone::clone);
     deliver("refresh", told, common)
 }
 
-/// Refreshes with the settings in `given`, or under the stored ones if the given ones are invalid.
-async fn refresh_with(
+/// Refreshes with the settings that are given or applied, or under the stored ones if those cannot be
+/// used.
+pub(crate) async fn refresh_for(
     common: &Common,
-    given: Result<BTreeMap<String, String>, Failure>,
+    limit: Option<Duration>,
     stop: &StopSignal,
-    watcher: &ProgressDisplay,
-) -> Result<mode::Outcome, Failure> {
-    let progress = Arc::new(watcher.clone());
-    let opened = backend::plane_of_refresh(common, given.is_ok(), progress).await;
-    let (plane, given) = match (opened, given) {
-        (Ok((plane, None)), given) => (plane, given),
-        (Ok((plane, Some(no_forge))), given) => (plane, given.and(Err(no_forge))),
-        (Err(_), Err(failure)) | (Err(failure), Ok(_)) => return Err(failure),
-    };
+    progress: Arc<dyn Progress>,
+) -> Result<RefreshReport, Failure> {
+    let invalid = settings(common).err();
+    let opened = backend::plane_of_refresh(common, invalid.is_none(), progress).await;
+    // A person can correct the inputs, so that failure is the one to report.
+    let (plane, stored, enforcement) = opened.map_err(|failure| invalid.unwrap_or(failure))?;
+    let given = enforcement.settings.as_ref().map_err(Clone::clone);
     // Refresh handles the signal itself, because it may have machines to clean up.
-    let result = match given {
-        Ok(given) => mode::refresh(&plane, &given, stop).await,
-        Err(failure) => mode::refresh_unchanged(&plane, failure, stop).await,
+    let result = match (limit, given) {
+        (Some(limit), given) => mode::refresh_within(&plane, stored, given, limit, stop).await,
+        (None, Ok(given)) => mode::refresh_from(&plane, stored, given, stop).await,
+        (None, Err(failure)) => mode::refresh_unchanged(&plane, failure, stop).await,
     };
     finish(&plane, stop).await;
-    result
+    Ok(RefreshReport::new(result?, enforcement))
 }
 
 /// Runs `ondeck provision` and returns its exit code.
@@ -109,7 +114,7 @@ pub(crate) async fn release(common: &Common) -> u8 {
 }
 
 /// Starts logs and progress.
-fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
+pub(crate) fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
     let watcher = ProgressDisplay::start(mode, common);
     logging::start(common, watcher.clone());
     watcher
@@ -137,7 +142,7 @@ async fn open_once_set_up(
 /// Lets the store write the events that it batches. A failure costs only events, so it is a warning.
 /// After a signal it has half of the time: the clean-up may have taken 5 s, and GitHub sends SIGTERM
 /// after 7.5 s.
-async fn finish(plane: &Plane, stop: &StopSignal) {
+pub(crate) async fn finish(plane: &Plane, stop: &StopSignal) {
     let at_most = Duration::from_secs(if stop.is_raised() { 1 } else { 2 });
     match tokio::time::timeout(at_most, plane.store.finish()).await {
         Ok(Ok(())) => {}

@@ -4,18 +4,30 @@
 //! The JSON comes from the types in those files. `docs/reference/json.md` and the JSON Schemas
 //! beside it are generated from the same types.
 
+#[cfg(any(test, feature = "config"))]
+pub(crate) mod apply;
+#[cfg(any(test, feature = "config"))]
+pub(crate) mod config;
+pub(crate) mod configuration;
 mod cost;
+pub(crate) mod explain;
 mod failure;
+pub(crate) mod machines;
 mod markdown;
 #[cfg(any(test, feature = "aws"))]
 pub(crate) mod permissions;
+pub(crate) mod pool;
 mod provision;
 #[cfg(test)]
-mod reference;
-mod refresh;
+pub(crate) mod reference;
+pub(crate) mod refresh;
 mod release;
+#[cfg(any(test, feature = "config"))]
+pub(crate) mod show;
+mod span;
 pub(crate) mod status;
 mod table;
+pub(crate) mod teardown;
 mod timeline;
 mod wire;
 
@@ -24,6 +36,11 @@ use std::io::{IsTerminal, Write};
 use ondeck_core::model::failure::Failure;
 
 use self::failure::FailureJson;
+#[cfg_attr(
+    not(feature = "watch"),
+    expect(unused_imports, reason = "only watch shows details")
+)]
+pub(crate) use self::span::span;
 pub(crate) use self::table::table;
 use crate::control::github_actions::{self, Step, StepReport};
 use crate::inputs::{Backend, Common};

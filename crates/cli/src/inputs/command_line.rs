@@ -30,6 +30,17 @@ pub(crate) fn read() -> Invocation {
         Some(matches) => matches,
         None => command().try_get_matches().unwrap_or_else(|error| end(&error)),
     };
+    invocation(&matches)
+}
+
+/// Reads the inputs of refresh from the variables alone. Fails with what is wrong with them.
+#[cfg(all(feature = "aws", feature = "control"))]
+pub(crate) fn read_variables() -> Result<Invocation, ondeck_core::model::failure::Failure> {
+    let matches = command().try_get_matches_from(["ondeck", Mode::Refresh.name()]);
+    matches.map(|matches| invocation(&matches)).map_err(|error| misuse::describe(&error))
+}
+
+fn invocation(matches: &ArgMatches) -> Invocation {
     let (command, matches) = matches.subcommand().expect("a command is required");
     let arguments = matches.try_get_many::<String>(ARGUMENTS).ok().flatten();
     Invocation {
@@ -109,7 +120,7 @@ fn command_with(variables: Variables) -> Command {
                 "" => "For every command".to_owned(),
                 heading => format!("{heading}, for every command"),
             };
-            let argument = argument(row, true, variables);
+            let argument = argument(row, None, true, variables);
             command = command.arg(argument.global(true).help_heading(heading));
         }
     }
@@ -129,7 +140,7 @@ fn subcommand(mode: Mode, variables: Variables) -> Command {
         for row in table.rows.iter().filter(|row| row.is_of(mode) && !row.is_of_every_mode()) {
             // Refresh checks what it stores itself, together with what is stored already.
             let checked = !(mode == Mode::Refresh && row.scope == InputScope::Stored);
-            let argument = argument(row, checked, variables);
+            let argument = argument(row, Some(mode), checked, variables);
             command = command.arg(match table.heading {
                 "" => argument,
                 heading => argument.help_heading(help::heading(heading, row, mode)),
@@ -140,6 +151,10 @@ fn subcommand(mode: Mode, variables: Variables) -> Command {
         let job = Arg::new(ARGUMENTS).value_name("CMD").num_args(1..).last(true).required(true);
         command = command.arg(job.help("Command of the job and its arguments"));
     }
+    if mode == Mode::Explain {
+        let subject = Arg::new(ARGUMENTS).value_name("SUBJECT").required(true);
+        command = command.arg(subject.help("Id of a run, a label of it, or id of a machine"));
+    }
     if mode == Mode::Connect {
         let machine = Arg::new(ARGUMENTS).value_name("MACHINE").required(true);
         command = command.arg(machine.help("Id of the machine, as ondeck status shows it"));
@@ -149,20 +164,40 @@ fn subcommand(mode: Mode, variables: Variables) -> Command {
         let task = task.value_parser(PossibleValuesParser::new(["check"]));
         command = command.arg(task.help("What to do with the permissions"));
     }
+    if matches!(mode, Mode::Drain | Mode::Retire | Mode::Terminate) {
+        let machines = Arg::new(ARGUMENTS).value_name("MACHINE").num_args(1..);
+        let machines = machines.required(mode == Mode::Terminate);
+        command = command.arg(machines.help("Ids of machines, as ondeck status shows them"));
+    }
+    if mode == Mode::Pool {
+        let task = Arg::new(ARGUMENTS).value_name("TASK").required(true);
+        let task = task.value_parser(PossibleValuesParser::new(["list", "repair"]));
+        command = command.arg(task.help("Show the tickets, or delete and send what is wrong"));
+    }
+    if mode == Mode::Config {
+        let task = Arg::new(ARGUMENTS).value_name("TASK").required(true);
+        let task = task.value_parser(PossibleValuesParser::new(control::CONFIG_TASKS));
+        command = command.arg(task.help("What to do with the file"));
+    }
     command
 }
 
 /// The flag and the variable of a row. The variable is not shown: it may hold a secret, and the
 /// help says once how variables are named. An empty variable counts as not given, because that is
 /// how a workflow passes on an input that it was not given.
-fn argument(row: &'static Input, checked: bool, variables: Variables) -> Arg {
+fn argument(row: &'static Input, mode: Option<Mode>, checked: bool, variables: Variables) -> Arg {
+    // Some commands that take this input do not take the other.
+    let is_taken = |name: &&&str| {
+        let taken = |other: &Input| other.name == **name && mode.is_none_or(|it| other.is_of(it));
+        super::rows().any(taken)
+    };
     let variable = row.variable();
     let empty = std::env::var_os(&variable).is_some_and(|value| value.is_empty());
     let mut argument = Arg::new(row.name)
         .long(row.name)
         .help(help_with_default(row))
         .hide_env(true)
-        .conflicts_with_all(row.conflicts_with)
+        .conflicts_with_all(row.conflicts_with.iter().filter(is_taken))
         .requires_all(row.requires);
     if let Some(short) = row.short {
         argument = argument.short(short);

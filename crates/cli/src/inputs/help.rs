@@ -17,11 +17,11 @@ Examples:
 Exit codes:
   0  success                         7  GitHub refused, or the token is invalid
   2  invalid input                   8  released, but some machines did not respond
-  3  not set up: run refresh first   9  a role has other permissions than it should
+  3  not set up, or closed           9  a role has other permissions than it should
   4  no capacity                    10  unexpected error; cleaned up
   5  machines did not become ready  11  the output could not be written
-  6  store, queue or compute       130  interrupted, 143 terminated; cleaned up
-     unavailable or busy";
+  6  store, queue or compute        12  runs own machines that are to go
+     unavailable or busy           130  interrupted, 143 terminated; cleaned up";
 
 /// What the command does, in one line.
 pub(super) fn about(mode: Mode) -> &'static str {
@@ -35,9 +35,21 @@ pub(super) fn about(mode: Mode) -> &'static str {
         Mode::Run => {
             "Queue a job for a run on the local forge, show its output, exit with its code"
         }
-        Mode::Status => "Show the machines, their states and deadlines, and the pool",
+        Mode::Status => "Show what the pool has and what is wrong, then each machine",
+        Mode::Watch => "Watch the pool in the terminal: filter machines, look at one, copy its id",
+        Mode::Explain => "Tell what happened to a run or a machine, and why",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
+        Mode::Init => {
+            "Write the settings, workflows and infrastructure of a pool into the current repository"
+        }
+        Mode::Config => "Check the file of a pool, or show where each setting comes from",
+        Mode::Apply => "Store the file of a pool, for refresh to enforce",
+        Mode::Drain => "Take machines out: idle ones now, busy ones after their runs",
+        Mode::Retire => "Replace machines when they are idle, and keep the minimum meanwhile",
+        Mode::Terminate => "Terminate machines now",
+        Mode::Pool => "Show the tickets of idle machines, or repair them",
+        Mode::Teardown => "Terminate a pool's machines, and delete what ondeck created for it",
         Mode::Demo => "Watch a pool work: real processes, a temporary home, under a minute",
         Mode::Agent => "Run the agent of a machine; started by the machine itself",
     }
@@ -80,10 +92,38 @@ Examples:
         }
         Mode::Status => {
             "\
+A terminal gets as many columns as fit; a pipe or a file gets the same table always.
+A machine may be marked: silent (no heartbeat for three of its agent's periods), failed
+(its agent says so), overdue (past its threshold), retiring (it does not return to the
+pool), preserved (kept for people after a failed run).
+
 Examples:
+  ondeck status
   ondeck status --watch
   ondeck status --all --json
   ondeck status --backend aws --pool acme/web"
+        }
+        Mode::Explain => {
+            "\
+SUBJECT is the id of a run, a label (run id and suffix) or the id of a machine. What the
+records do not tell is said to be unknown: events of a process that was killed may be
+missing. Exits with code 2 if the pool knows nothing about SUBJECT.
+
+Examples:
+  ondeck explain 42
+  ondeck explain 42-large --json
+  ondeck explain i-0123456789abcdef0 --backend aws --pool acme/web"
+        }
+        Mode::Watch => {
+            "\
+Keys: arrows or j and k select, enter shows a machine, / filters by text, s by state, c by
+class, m shows marked machines only, y copies the id (OSC 52), ? lists the keys, q quits.
+It needs a terminal; ondeck status --watch does not.
+
+Examples:
+  ondeck watch
+  ondeck watch --all --interval-sec 10
+  ondeck watch --backend aws --pool acme/web"
         }
         Mode::Connect => {
             "\
@@ -105,6 +145,107 @@ Examples:
   ondeck permissions check --backend aws --pool acme/web --role release
   AWS_PROFILE=provision ondeck permissions check --backend aws --role provision --json"
         }
+        Mode::Init => {
+            "\
+Asks at a terminal what is not given. Defaults are what git, the AWS CLI and the GitHub
+CLI know. A file that exists is shown as a diff and overwritten with consent only;
+workflows of your own are left alone. Run it again to change an answer: settings that it
+does not ask for stay.
+
+Examples:
+  ondeck init
+  ondeck init --print --repository acme/web --aws-region us-east-1
+  ondeck init --yes --image amazon-linux-2023 --vpc vpc-1a --subnets 'subnet-1a subnet-2b'
+  aws cloudformation describe-stacks --stack-name ondeck | ondeck init --outputs - --yes"
+        }
+        Mode::Config => {
+            "\
+check says whether the file of the pool is valid, with the place of each error. show
+lists each setting, its value and where that comes from. Both read the file only; with
+--stored, show also asks the pool. export prints a file with the settings that the pool
+has stored, to begin with.
+
+Examples:
+  ondeck config check
+  ondeck config check --config pools/web.toml --json
+  ondeck config show --stored
+  ondeck config export --backend aws --pool acme/web > ondeck.toml"
+        }
+        Mode::Apply => {
+            "\
+From the next refresh on, the stored settings are those of the file: one that the file
+does not state has its default, and flags of refresh that give settings are refused.
+In a workflow it works on the default branch only. It needs no token of GitHub.
+
+Examples:
+  ondeck apply --dry-run
+  ondeck apply
+  ondeck apply --trust release
+  ondeck apply --clear"
+        }
+        Mode::Drain => {
+            "\
+Idle machines are terminated. A machine that a run has stays with it, serves no further
+run, and is terminated by the run's release. Without --wait-min the command returns at
+once; with it, exit code 12 means that runs still had machines then. A machine that is
+claimed meanwhile is treated as busy. All conditions that are given must hold; --all
+takes every machine. Asks before it touches more than five machines or busy ones; where
+there is no terminal, --yes is needed.
+
+Examples:
+  ondeck drain --all --dry-run
+  ondeck drain i-0123456789abcdef0 --reason 'disk errors'
+  ondeck drain --class large --usage spot --wait-min 30 --yes
+  ondeck drain --older-than-min 1440 --backend aws --pool acme/web --yes --json"
+        }
+        Mode::Retire => {
+            "\
+Marks machines as if they had reached max-machine-age-min: a busy one is terminated by
+its run's release, an idle one by a refresh, one or a tenth of a class at a time, after
+its replacement is idle where min-idle asks for one. Until then a run may claim it.
+
+Examples:
+  ondeck retire --old-image --dry-run
+  ondeck retire --old-image --reason 'image of November' --yes
+  ondeck retire --class large --older-than-min 1440 --backend aws --pool acme/web --yes"
+        }
+        Mode::Terminate => {
+            "\
+Refuses a machine that a run has (exit code 12), unless --force is given; the report
+names the runs that lose machines. The record is changed first, so a command that is
+killed leaves machines that the next refresh terminates.
+
+Examples:
+  ondeck terminate i-0123456789abcdef0
+  ondeck terminate i-0123456789abcdef0 --force --yes --reason 'job hangs'
+  ondeck terminate local-1 local-2 --dry-run --json"
+        }
+        Mode::Pool => {
+            "\
+list shows what each ticket announces, and whether it is true. repair deletes those that
+are not, and announces idle machines that have none. To be looked at, the tickets of a
+class are hidden from runs for a moment: a run that looks for a machine just then may
+wait for it, or launch one.
+
+Examples:
+  ondeck pool list
+  ondeck pool list --class large --json
+  ondeck pool repair --dry-run
+  ondeck pool repair --backend aws --pool acme/web"
+        }
+        Mode::Teardown => {
+            "\
+Refuses while runs own machines (exit code 12), unless it may wait for them or terminate
+them. From then on the pool is closed: provision fails with exit code 3, and refresh only
+cleans up. A teardown that was interrupted is finished by the next one. Stop the schedule
+of refresh first, since a refresh after it creates the pool again.
+
+Examples:
+  ondeck teardown --dry-run
+  ondeck teardown --backend aws --pool acme/web --wait-min 30
+  ondeck teardown --backend aws --pool acme/web --force --yes --json
+  ondeck teardown --cancel"
+        }
         Mode::Demo => {
             "\
 Examples:
@@ -122,8 +263,14 @@ Examples:
 
 /// The heading over a row's flag in the help of a command.
 pub(super) fn heading(heading: &str, row: &Input, mode: Mode) -> String {
-    if row.scope == InputScope::Stored && mode != Mode::Refresh {
-        return format!("{heading} (for this call; otherwise as refresh stored them)");
+    match (row.scope, mode) {
+        (InputScope::Stored, Mode::Refresh) => heading.to_owned(),
+        (InputScope::Stored, Mode::Apply) => {
+            format!("{heading} (stored beside the file, for a refresh that is given none of them)")
+        }
+        (InputScope::Stored, _) => {
+            format!("{heading} (for this call; otherwise as refresh stored them)")
+        }
+        _ => heading.to_owned(),
     }
-    heading.to_owned()
 }

@@ -1,8 +1,8 @@
 //! The inputs of the program itself: what a process connects to and prints, and the options of
 //! commands that only the program has.
 
-use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
+use ondeck_core::model::ids::{InstanceId, ResourceClass};
 
 /// The word for the local backend and the local forge.
 pub(crate) const LOCAL: &str = "local";
@@ -58,7 +58,8 @@ pub(crate) const PROCESS: InputTable =
 pub(crate) const FORGE: Input =
     Input::stored("forge", "", "Where jobs come from; local is for trials")
         .valued(InputValue::Choice("FORGE", &[LOCAL, GITHUB]), None)
-        .or_described("github on aws; otherwise unchanged, at first local");
+        .or_described("github on aws; otherwise unchanged, at first local")
+        .in_file("github", FileForm::Text);
 pub(crate) const RESET: Input = Input::call(
     "reset",
     "NAMES",
@@ -66,6 +67,57 @@ pub(crate) const RESET: Input = Input::call(
      does not give",
     &[Mode::Refresh],
 );
+pub(crate) const CONFIG: Input =
+    Input::call("config", "FILE", "File of the pool", &[Mode::Config, Mode::Apply])
+        .or("ondeck.toml");
+pub(crate) const STORED: Input =
+    Input::switch("stored", "Compare with what the pool has stored; for show", &[Mode::Config]);
+pub(crate) const DRY_RUN: Input = Input::switch(
+    "dry-run",
+    "Show what would change or be deleted, and change nothing",
+    &[Mode::Apply, Mode::Drain, Mode::Retire, Mode::Terminate, Mode::Pool, Mode::Teardown],
+);
+/// The commands that change machines.
+const OF_MACHINES: &[Mode] = &[Mode::Drain, Mode::Retire, Mode::Terminate];
+pub(crate) const CLASS: Input = Input::call(
+    "class",
+    "CLASS",
+    "Only machines, or tickets, of this resource class",
+    &[Mode::Drain, Mode::Retire, Mode::Pool],
+)
+.checked(|text| text.parse::<ResourceClass>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const USAGE: Input =
+    Input::call("usage", "", "Only machines of this purchase option", &[Mode::Drain, Mode::Retire])
+        .valued(InputValue::Choice("USAGE", &["spot", "on-demand"]), None);
+pub(crate) const OLDER_THAN: Input = Input::call(
+    "older-than-min",
+    "MIN",
+    "Only machines that were launched at least so many minutes ago",
+    &[Mode::Drain, Mode::Retire],
+)
+.checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const OLD_IMAGE: Input = Input::switch(
+    "old-image",
+    "Only machines that were booted from another image than a launch would use now",
+    &[Mode::Drain, Mode::Retire],
+);
+pub(crate) const OLD_AGENT: Input = Input::switch(
+    "old-agent",
+    "Only machines whose agent speaks an older protocol than this program",
+    &[Mode::Drain, Mode::Retire],
+);
+pub(crate) const REASON: Input =
+    Input::call("reason", "TEXT", "Why, for the events of the machines", OF_MACHINES);
+pub(crate) const ACTOR: Input =
+    Input::call("actor", "NAME", "Who asks for it, for the events of the machines", OF_MACHINES)
+        .or_described("in a workflow its actor, otherwise the user of this process");
+pub(crate) const CLEAR: Input = Input::switch(
+    "clear",
+    "Remove the applied configuration, so that refresh takes settings from flags again",
+    &[Mode::Apply],
+)
+.conflicting(&["dry-run"])
+.in_action(ActionInput::Absent);
 pub(crate) const QUEUE_TIMEOUT: Input = Input::call(
     "queue-timeout-sec",
     "SEC",
@@ -74,10 +126,28 @@ pub(crate) const QUEUE_TIMEOUT: Input = Input::call(
 )
 .or("300")
 .checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
-pub(crate) const ALL: Input = Input::switch("all", "Include terminated machines", &[Mode::Status]);
-pub(crate) const WATCH: Input =
-    Input::switch("watch", "Refresh the display every second, until interrupted", &[Mode::Status])
-        .conflicting(&["json"]);
+pub(crate) const ALL: Input = Input::switch(
+    "all",
+    "All machines: for status and watch also terminated ones, otherwise every one of the pool",
+    &[Mode::Status, Mode::Watch, Mode::Drain, Mode::Retire],
+);
+pub(crate) const WATCH: Input = Input::switch(
+    "watch",
+    "Redraw in place every second, until interrupted; without a terminal, print one after the other",
+    &[Mode::Status],
+)
+.conflicting(&["json"]);
+pub(crate) const INTERVAL: Input = Input::call(
+    "interval-sec",
+    "SEC",
+    "Pause between two readings of the pool; a reading is one batch of calls",
+    &[Mode::Watch],
+)
+.or("2")
+.checked(|text| match text.parse::<u32>() {
+    Ok(1..=3_600) => Ok(()),
+    _ => Err("is not a whole number from 1 to 3600".to_owned()),
+});
 pub(crate) const KEEP: Input = Input::switch(
     "keep",
     "Keep the temporary home with its store and logs, and print its path",
@@ -90,7 +160,10 @@ pub(crate) const ROLE: Input = Input::call(
     &[Mode::Permissions],
 )
 .valued(
-    InputValue::Choice("ROLE", &["refresh", "provision", "release", "operator", "machine"]),
+    InputValue::Choice(
+        "ROLE",
+        &["refresh", "provision", "release", "operator", "steward", "machine"],
+    ),
     None,
 );
 pub(crate) const OTHER_POOL: Input = Input::call(
@@ -100,6 +173,31 @@ pub(crate) const OTHER_POOL: Input = Input::call(
      pool that does not exist",
     &[Mode::Permissions],
 );
+pub(crate) const WAIT: Input = Input::call(
+    "wait-min",
+    "MIN",
+    "How long to wait for runs that own machines; teardown closes the pool for that time",
+    &[Mode::Drain, Mode::Teardown],
+)
+.or("0")
+.checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const FORCE: Input = Input::switch(
+    "force",
+    "Terminate also machines that runs own",
+    &[Mode::Terminate, Mode::Teardown],
+)
+.conflicting(&["wait-min"]);
+pub(crate) const YES: Input = Input::switch(
+    "yes",
+    "Ask nothing: change the machines, delete the pool, or overwrite files that differ",
+    &[Mode::Drain, Mode::Retire, Mode::Terminate, Mode::Teardown, Mode::Init],
+);
+pub(crate) const CANCEL: Input = Input::switch(
+    "cancel",
+    "Open a pool again that an unfinished teardown has closed",
+    &[Mode::Teardown],
+)
+.conflicting(&["wait-min", "force", "dry-run", "yes"]);
 pub(crate) const INSTANCE_ID: Input =
     Input::call("instance-id", "ID", "Id of this machine", &[Mode::Agent, Mode::Permissions])
         .or_described("on EC2, as the instance metadata says")
@@ -131,12 +229,28 @@ pub(crate) const COMMANDS: &[InputTable] = &[
         heading: "",
         rows: &[
             RESET,
+            CONFIG,
+            STORED,
+            DRY_RUN,
+            CLEAR,
             QUEUE_TIMEOUT,
             ALL,
+            CLASS,
+            USAGE,
+            OLDER_THAN,
+            OLD_IMAGE,
+            OLD_AGENT,
+            REASON,
+            ACTOR,
             WATCH,
+            INTERVAL,
             ROLE,
             OTHER_POOL,
             KEEP,
+            WAIT,
+            FORCE,
+            YES,
+            CANCEL,
             INSTANCE_ID,
             OWN_MACHINE,
             SHUTDOWN_COMMAND,

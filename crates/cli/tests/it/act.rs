@@ -2,10 +2,11 @@
 
 mod examples;
 mod getting;
-mod harness;
-mod lint;
-mod page;
+pub(crate) mod harness;
+pub(crate) mod lint;
+pub(crate) mod page;
 mod running;
+mod trust;
 
 use std::time::Duration;
 

@@ -2,10 +2,12 @@
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
 mod ceiling;
+mod config;
 mod connect;
 mod crash;
-mod direct_requests;
+pub(crate) mod direct_requests;
 mod ec2_network;
+mod explain;
 mod failure;
 mod faults;
 mod firewall;
@@ -15,7 +17,11 @@ mod lifecycle;
 mod local_machines;
 mod machine;
 mod machine_logs;
-mod permissions;
+mod operate;
+pub(crate) mod permissions;
+mod proxy;
 mod refused_agent;
+mod teardown;
 mod trust;
 mod wake_ups;
+mod watch;

@@ -9,13 +9,18 @@ use ondeck_standin::emulators::Emulators;
 use crate::harness::{Background, Driven, ondeck};
 
 /// The program of the stand-ins, until the test ends, and what it has printed.
-struct Cloud {
+pub(crate) struct Cloud {
     process: Child,
     variables: Vec<(String, String)>,
 }
 
 impl Cloud {
     fn start(folder: &Path) -> Cloud {
+        Cloud::start_with(folder, &[])
+    }
+
+    /// The same, with more arguments for the program.
+    pub(crate) fn start_with(folder: &Path, more: &[&str]) -> Cloud {
         let emulators = Emulators::running();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_ondeck"));
         let mut process = Command::new(program.with_file_name("ondeck-standin"))
@@ -28,6 +33,7 @@ impl Cloud {
             .arg(&program)
             .arg("--logs")
             .arg(folder)
+            .args(more)
             .env("TMPDIR", folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -43,6 +49,11 @@ impl Cloud {
             variables.push((name.to_owned(), value.to_owned()));
         }
         Cloud { process, variables }
+    }
+
+    /// What it has printed.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn variable(&self, wanted: &str) -> &str {

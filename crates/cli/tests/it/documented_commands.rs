@@ -172,7 +172,7 @@ fn check_cargo(line: &str) -> Result<(), String> {
     match words[1] {
         "xtask" => {
             let task = words.get(2).copied().unwrap_or_default();
-            if !read("xtask/src/args.rs").contains(&format!("\n  {task} ")) {
+            if !read("xtask/src/args/help.txt").contains(&format!("\n  {task} ")) {
                 return Err(format!("no such task: {task}"));
             }
         }

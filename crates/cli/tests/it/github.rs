@@ -3,6 +3,7 @@
 
 mod clock;
 mod faults;
+mod function;
 pub(crate) mod harness;
 mod lifecycle;
 mod refused;

@@ -16,22 +16,22 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) use self::program::{Background, Done, begun_by};
-pub(crate) use self::terminal::AtTerminal;
+pub(crate) use self::terminal::{AtTerminal, OnScreen};
 
 /// Longer than anything here takes on a busy computer.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Deadlines that are short where a test waits for one to pass, and long where one must not pass
 /// however busy the computer is. A test that wants another one gives it to `refresh`.
 pub(crate) const TIMES: [&str; 16] = [
     "--heartbeat-period-sec=3",
-    "--claim-registration-timeout-sec=10",
-    "--claim-timeout-sec=60",
-    "--created-timeout-sec=60",
-    "--validation-timeout-sec=20",
+    "--claim-registration-timeout-sec=20",
+    "--claim-timeout-sec=90",
+    "--created-timeout-sec=90",
+    "--validation-timeout-sec=40",
     "--idle-time-sec=60",
     "--max-runtime-min=2",
-    "--release-timeout-sec=15",
+    "--release-timeout-sec=40",
     "--self-termination-grace-sec=1",
     "--boot-deadline-sec=20",
     "--agent-poll-waiting-sec=0.05",

@@ -1,5 +1,8 @@
 //! The help, to the letter.
 
+mod config;
+mod init;
+
 use insta::assert_snapshot;
 
 use crate::harness::{Background, Driven, Home};
@@ -36,9 +39,20 @@ fn the_help_of_the_program() {
       provision    Give a run its machines: idle ones from the pool, then new ones
       release      Return a run's machines to the pool
       run          Queue a job for a run on the local forge, show its output, exit with its code
-      status       Show the machines, their states and deadlines, and the pool
+      status       Show what the pool has and what is wrong, then each machine
+      explain      Tell what happened to a run or a machine, and why
+      watch        Watch the pool in the terminal: filter machines, look at one, copy its id
       connect      Open a shell on a machine through AWS Session Manager
       permissions  Check on AWS what the role of the current credentials may do
+      init         Write the settings, workflows and infrastructure of a pool into the current
+                   repository
+      config       Check the file of a pool, or show where each setting comes from
+      apply        Store the file of a pool, for refresh to enforce
+      drain        Take machines out: idle ones now, busy ones after their runs
+      retire       Replace machines when they are idle, and keep the minimum meanwhile
+      terminate    Terminate machines now
+      pool         Show the tickets of idle machines, or repair them
+      teardown     Terminate a pool's machines, and delete what ondeck created for it
       demo         Watch a pool work: real processes, a temporary home, under a minute
       agent        Run the agent of a machine; started by the machine itself
       completions  Print a script that completes commands and options in a shell
@@ -85,11 +99,11 @@ fn the_help_of_the_program() {
     Exit codes:
       0  success                         7  GitHub refused, or the token is invalid
       2  invalid input                   8  released, but some machines did not respond
-      3  not set up: run refresh first   9  a role has other permissions than it should
+      3  not set up, or closed           9  a role has other permissions than it should
       4  no capacity                    10  unexpected error; cleaned up
       5  machines did not become ready  11  the output could not be written
-      6  store, queue or compute       130  interrupted, 143 terminated; cleaned up
-         unavailable or busy
+      6  store, queue or compute        12  runs own machines that are to go
+         unavailable or busy           130  interrupted, 143 terminated; cleaned up
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
 }
@@ -102,6 +116,9 @@ fn the_help_of_refresh() {
     Usage: ondeck refresh [OPTIONS]
 
     Options:
+          --time-limit-sec <SEC>          How long this refresh may take, at least 30; it waits for no
+                                          new machine, and the next refresh with a limit continues
+                                          [default: no limit]
           --resource-class-config <JSON>  Resource classes and their sizes, as JSON:
                                           {"large":{"cpu":2,"mem":4096}} [default: large 2/4096, xlarge
                                           4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
@@ -149,7 +166,8 @@ fn the_help_of_refresh() {
               Level at which runners register: the repository or its organisation [default: repository]
               [possible values: repository, organisation]
           --repository <OWNER/NAME>
-              Repository that runners serve [default: GITHUB_REPOSITORY, or the pool]
+              Repository that runners serve [default: GITHUB_REPOSITORY, or the pool; for init the
+              remote origin]
           --runner-group <NAME>
               Runner group that an organisation's runners join; empty for the default group
           --actions-runner-version <VERSION>
@@ -221,6 +239,11 @@ fn the_help_of_refresh() {
               Proxy for https requests of the machines, as http-proxy
           --no-proxy <HOST,...>
               Hosts that machines reach without a proxy, beside themselves and the metadata service
+          --github-app-key-source <SOURCE>
+              Where AWS keeps the private key of the GitHub App: ssm:NAME of a parameter, or
+              secretsmanager:ARN of a secret
+          --github-token-source <SOURCE>
+              Where AWS keeps the token that may register runners, as for github-app-key-source
 
     Local backend:
           --local-capacity <COUNT>
@@ -386,6 +409,29 @@ fn the_help_of_release() {
 
 #[test]
 fn the_help_of_the_other_commands() {
+    assert_snapshot!(help("watch"), @"
+    Watch the pool in the terminal: filter machines, look at one, copy its id
+
+    Usage: ondeck watch [OPTIONS]
+
+    Options:
+          --all                 All machines: for status and watch also terminated ones, otherwise every
+                                one of the pool
+          --interval-sec <SEC>  Pause between two readings of the pool; a reading is one batch of calls
+                                [default: 2]
+      -h, --help                Print help
+
+    (options of every command)
+
+    Keys: arrows or j and k select, enter shows a machine, / filters by text, s by state, c by
+    class, m shows marked machines only, y copies the id (OSC 52), ? lists the keys, q quits.
+    It needs a terminal; ondeck status --watch does not.
+
+    Examples:
+      ondeck watch
+      ondeck watch --all --interval-sec 10
+      ondeck watch --backend aws --pool acme/web
+    ");
     assert_snapshot!(help("run"), @r#"
     Queue a job for a run on the local forge, show its output, exit with its code
 
@@ -408,21 +454,51 @@ fn the_help_of_the_other_commands() {
       ondeck run --run-id 42 --queue-timeout-sec 60 -- sh -c 'echo "$HOSTNAME"'
     "#);
     assert_snapshot!(help("status"), @"
-    Show the machines, their states and deadlines, and the pool
+    Show what the pool has and what is wrong, then each machine
 
     Usage: ondeck status [OPTIONS]
 
     Options:
-          --all    Include terminated machines
-          --watch  Refresh the display every second, until interrupted
+          --all    All machines: for status and watch also terminated ones, otherwise every one of the
+                   pool
+          --watch  Redraw in place every second, until interrupted; without a terminal, print one after
+                   the other
       -h, --help   Print help
 
     (options of every command)
 
+    A terminal gets as many columns as fit; a pipe or a file gets the same table always.
+    A machine may be marked: silent (no heartbeat for three of its agent's periods), failed
+    (its agent says so), overdue (past its threshold), retiring (it does not return to the
+    pool), preserved (kept for people after a failed run).
+
     Examples:
+      ondeck status
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("explain"), @"
+    Tell what happened to a run or a machine, and why
+
+    Usage: ondeck explain [OPTIONS] <SUBJECT>
+
+    Arguments:
+      <SUBJECT>  Id of a run, a label of it, or id of a machine
+
+    Options:
+      -h, --help  Print help
+
+    (options of every command)
+
+    SUBJECT is the id of a run, a label (run id and suffix) or the id of a machine. What the
+    records do not tell is said to be unknown: events of a process that was killed may be
+    missing. Exits with code 2 if the pool knows nothing about SUBJECT.
+
+    Examples:
+      ondeck explain 42
+      ondeck explain 42-large --json
+      ondeck explain i-0123456789abcdef0 --backend aws --pool acme/web
     ");
     assert_snapshot!(help("connect"), @"
     Open a shell on a machine through AWS Session Manager
@@ -454,7 +530,8 @@ fn the_help_of_the_other_commands() {
 
     Options:
           --role <ROLE>        Role whose permissions to check; the credentials must be the role's
-                               [possible values: refresh, provision, release, operator, machine]
+                               [possible values: refresh, provision, release, operator, steward,
+                               machine]
           --other-pool <NAME>  Another pool of the account, which the role must not reach; without it,
                                the requests name a pool that does not exist
           --instance-id <ID>   Id of this machine [default: on EC2, as the instance metadata says]
@@ -470,6 +547,48 @@ fn the_help_of_the_other_commands() {
     Examples:
       ondeck permissions check --backend aws --pool acme/web --role release
       AWS_PROFILE=provision ondeck permissions check --backend aws --role provision --json
+    ");
+    assert_snapshot!(help("teardown"), @"
+    Terminate a pool's machines, and delete what ondeck created for it
+
+    Usage: ondeck teardown [OPTIONS]
+
+    Options:
+          --dry-run         Show what would change or be deleted, and change nothing
+          --wait-min <MIN>  How long to wait for runs that own machines; teardown closes the pool for
+                            that time [default: 0]
+          --force           Terminate also machines that runs own
+          --yes             Ask nothing: change the machines, delete the pool, or overwrite files that
+                            differ
+          --cancel          Open a pool again that an unfinished teardown has closed
+      -h, --help            Print help
+
+    GitHub:
+          --github-token <TOKEN>          Token that may register runners; prefer the variable, because
+                                          other users can see a command line
+          --github-app-id <ID>            Instead of a token: id of a GitHub App that may register
+                                          runners
+          --github-app-private-key <PEM>  Private key of the GitHub App, in PEM; prefer the variable
+          --github-url <URL>              Address of GitHub; set it for an Enterprise Server [default:
+                                          GITHUB_SERVER_URL, or https://github.com]
+          --runner-scope <SCOPE>          Level at which runners register: the repository or its
+                                          organisation [default: repository] [possible values:
+                                          repository, organisation]
+          --repository <OWNER/NAME>       Repository that runners serve [default: GITHUB_REPOSITORY, or
+                                          the pool; for init the remote origin]
+
+    (options of every command)
+
+    Refuses while runs own machines (exit code 12), unless it may wait for them or terminate
+    them. From then on the pool is closed: provision fails with exit code 3, and refresh only
+    cleans up. A teardown that was interrupted is finished by the next one. Stop the schedule
+    of refresh first, since a refresh after it creates the pool again.
+
+    Examples:
+      ondeck teardown --dry-run
+      ondeck teardown --backend aws --pool acme/web --wait-min 30
+      ondeck teardown --backend aws --pool acme/web --force --yes --json
+      ondeck teardown --cancel
     ");
     assert_snapshot!(help("demo"), @"
     Watch a pool work: real processes, a temporary home, under a minute

@@ -126,14 +126,14 @@ fn times_that_contradict_each_other_are_refused_by_refresh() {
     let before = home.texts(SETTINGS);
     for (inputs, words) in [
         (&["--created-timeout-sec=20"][..], "created-timeout-sec (20) must be more than valid"),
-        (&["--validation-timeout-sec=60"], "created-timeout-sec (60) must be more than validation"),
+        (&["--validation-timeout-sec=90"], "created-timeout-sec (90) must be more than validation"),
         (
             &["--claim-timeout-sec=30"],
             "claim-timeout-sec (30) must be more than claim-registration",
         ),
-        (&["--claim-registration-timeout-sec=40", "--idle-time-sec=9"], "-timeout-sec (40) plus "),
+        (&["--claim-registration-timeout-sec=60", "--idle-time-sec=9"], "-timeout-sec (60) plus "),
         (&["--claim-registration-timeout-sec=0.05"], "must be more than agent-poll-waiting-sec"),
-        (&["--agent-poll-running-sec=15"], "release-timeout-sec (15) must be more than agent-poll"),
+        (&["--agent-poll-running-sec=40"], "release-timeout-sec (40) must be more than agent-poll"),
         (&["--agent-poll-waiting-sec=20"], "must be more than agent-poll-waiting-sec (20)"),
         (&["--heartbeat-period-sec=60.5"], "heartbeat-period-sec (60.5) must be at most 60"),
     ] {
@@ -155,7 +155,7 @@ fn times_that_contradict_each_other_are_refused_for_one_call() {
     let idle = home.warm_up(1);
     for (inputs, words) in [
         (&["--created-timeout-sec=20"][..], "created-timeout-sec (20) must be more than valid"),
-        (&["--validation-timeout-sec=51"], "claim-timeout-sec (60) must be more than claim-reg"),
+        (&["--validation-timeout-sec=71"], "claim-timeout-sec (90) must be more than claim-reg"),
         (
             &["--claim-timeout-sec=30"],
             "claim-timeout-sec (30) must be more than claim-registration",

@@ -83,7 +83,7 @@ fn the_answer_of_status_has_the_documented_shape() {
     let home = Home::with(&[]);
     home.provision("1", 1).succeeded();
     let status = home.status();
-    assert_eq!(keys(&status), ["instances", "pool", "schemaVersion"]);
+    assert_eq!(keys(&status), ["instances", "pool", "schemaVersion", "summary"]);
     let instance = &status["instances"][0];
     #[rustfmt::skip]
     let fields = [

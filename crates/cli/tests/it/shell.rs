@@ -5,13 +5,14 @@ use std::process::Command;
 
 use crate::harness::{Driven, Home};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "refresh",
     "provision",
     "release",
     "run",
     "status",
     "permissions",
+    "init",
     "demo",
     "agent",
     "completions",

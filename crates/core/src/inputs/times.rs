@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Given, Input, InputTable, Mode};
+use super::{FileForm, Given, Input, InputTable, Mode};
 use crate::model::excerpt;
 use crate::model::failure::Failure;
 use crate::model::heartbeat::LONGEST_PERIOD;
@@ -137,6 +137,7 @@ macro_rules! times {
             $(Input::stored($input, Unit::$unit.placeholder(), $help)
                 .or($default)
                 .of_modes(times!(@$modes))
+                .in_file("times", FileForm::Number)
                 .checked(|text| times!(@spec $input, $unit, $zero).parse(text).map(drop)),)*
         ];
 
@@ -257,7 +258,8 @@ pub struct Contradiction {
     pub inputs: Vec<&'static str>,
     /// Names the inputs and their values.
     problem: String,
-    hint: String,
+    /// What to do about it, in terms of the flags.
+    pub hint: String,
 }
 
 impl std::fmt::Display for Contradiction {

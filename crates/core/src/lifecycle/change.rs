@@ -3,8 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::guard::{Guard, UseGuard};
+use super::guard::{DepartureGuard, Guard, UseGuard};
 use super::{Claimed, Created, Instance, Running, TypedState};
+use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, Record, State, Unreadable};
@@ -31,6 +32,10 @@ pub enum Transition {
     Renew,
     /// running → running, for people and not for its run
     Preserve,
+    /// any live → same state, and the machine leaves once others are idle in its place
+    Retire,
+    /// any live → same state, and the machine serves no further run
+    Drain,
     /// any live → same state
     Expire,
     /// any live → terminated
@@ -38,6 +43,9 @@ pub enum Transition {
 }
 
 impl Transition {
+    /// Those by which a run is given a machine: a new one, or one from the pool.
+    pub const HAND_OVERS: [Transition; 2] = [Transition::Activate, Transition::Commit];
+
     /// The name in logs and events.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,6 +57,8 @@ impl Transition {
             Transition::GiveBack => "give-back",
             Transition::Renew => "renew",
             Transition::Preserve => "preserve",
+            Transition::Retire => "retire",
+            Transition::Drain => "drain",
             Transition::Expire => "expire",
             Transition::Reap => "reap",
         }
@@ -68,6 +78,8 @@ impl Transition {
             | Transition::Activate
             | Transition::Commit
             | Transition::Renew
+            | Transition::Retire
+            | Transition::Drain
             | Transition::Reap => false,
         }
     }
@@ -107,6 +119,8 @@ pub enum Next {
         counts: Option<Counts>,
         /// `None` leaves what the record says.
         reuse: Option<Reuse>,
+        /// `None` leaves what the record says.
+        departure: Option<Departure>,
         /// Whether the record stays marked as ticketed. Only a change that keeps the state does so.
         keep_ticketed: bool,
     },
@@ -115,8 +129,8 @@ pub enum Next {
 impl Next {
     pub(super) fn update(state: State, label: Option<Label>, threshold: Option<Timestamp>) -> Next {
         let (run, suffix) = label.map_or((None, None), |label| (Some(label.run), label.suffix));
-        let (counts, reuse, keep_ticketed) = (None, None, false);
-        Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed }
+        let (counts, reuse, departure, keep_ticketed) = (None, None, None, false);
+        Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed }
     }
 
     pub(super) fn keeping_ticketed(mut self, keep: bool) -> Next {
@@ -134,6 +148,13 @@ impl Next {
         self
     }
 
+    pub(super) fn departing(mut self, new: Departure) -> Next {
+        if let Next::Update { departure, .. } = &mut self {
+            *departure = Some(new);
+        }
+        self
+    }
+
     pub(super) fn counting(mut self, new: Counts) -> Next {
         match &mut self {
             Next::Update { counts, .. } => *counts = Some(new),
@@ -144,6 +165,14 @@ impl Next {
 }
 
 impl Change {
+    /// The state and the owner that it leaves.
+    pub fn leaves(&self) -> (State, Option<&RunId>) {
+        match &self.next {
+            Next::Insert(record) => (record.state, record.run.as_ref()),
+            Next::Update { state, run, .. } => (*state, run.as_ref()),
+        }
+    }
+
     /// The record it is about.
     pub fn id(&self) -> &InstanceId {
         &self.id
@@ -186,7 +215,16 @@ impl Change {
         match (&self.next, found) {
             (Next::Insert(record), _) => Some((**record).clone()),
             (
-                Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed },
+                Next::Update {
+                    state,
+                    run,
+                    suffix,
+                    threshold,
+                    counts,
+                    reuse,
+                    departure,
+                    keep_ticketed,
+                },
                 Some(found),
             ) => Some(Record {
                 state: *state,
@@ -195,6 +233,7 @@ impl Change {
                 threshold: *threshold,
                 counts: counts.unwrap_or(found.counts),
                 reuse: reuse.unwrap_or(found.reuse),
+                departure: departure.unwrap_or(found.departure),
                 updated_at: self.at,
                 ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
                 settings_version: self.settings_version.clone().or(found.settings_version.clone()),
@@ -283,6 +322,14 @@ impl Pending<Claimed> {
         self.change.next = self.change.next.reusing(reuse);
         self
     }
+
+    /// Admits a machine that was drained. For its last run only, whose job is on it.
+    pub(crate) fn although_drained(mut self) -> Self {
+        if let Guard::Found { departs, .. } = &mut self.change.guard {
+            *departs = DepartureGuard::Any;
+        }
+        self
+    }
 }
 
 impl Pending<Running> {
@@ -323,6 +370,9 @@ impl fmt::Display for Refused {
                 write!(f, "it is {}", found.state)?;
                 if let Some(run) = &found.run {
                     write!(f, ", owned by run {run}")?;
+                }
+                if found.departure.is_drained() {
+                    f.write_str(", drained")?;
                 }
                 if found.is_expired(self.change.at) {
                     f.write_str(", past its threshold")?;

@@ -1,5 +1,6 @@
 //! The condition of a change, and its meaning.
 
+use crate::model::departure::Departure;
 use crate::model::ids::RunId;
 use crate::model::record::{Record, State};
 use crate::model::reuse::Reuse;
@@ -19,6 +20,7 @@ pub enum Guard {
         /// The generation that the record must have; `None` admits every one.
         generation: Option<u32>,
         uses: UseGuard,
+        departs: DepartureGuard,
     },
 }
 
@@ -47,6 +49,8 @@ pub enum LeaseGuard {
     Expired(Timestamp),
     /// Later than the first moment, and not later than the second.
     Within(Timestamp, Timestamp),
+    /// This moment.
+    Is(Timestamp),
     Any,
 }
 
@@ -60,13 +64,23 @@ pub enum UseGuard {
     Any,
 }
 
+/// A condition on what operators have decided about the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DepartureGuard {
+    /// Nothing: it stays.
+    None,
+    /// It may serve another run.
+    NotDrained,
+    Any,
+}
+
 impl Guard {
     /// Whether the change may be made to the record that was found, or to none.
     pub fn admits(&self, found: Option<&Record>) -> bool {
         match (self, found) {
             (Guard::Absent, found) => found.is_none(),
             (Guard::Found { .. }, None) => false,
-            (Guard::Found { state, run, lease, generation, uses }, Some(record)) => {
+            (Guard::Found { state, run, lease, generation, uses, departs }, Some(record)) => {
                 let state_fits = match state {
                     StateGuard::Is(state) => record.state == *state,
                     StateGuard::Live => record.state.is_live(),
@@ -81,6 +95,7 @@ impl Guard {
                     LeaseGuard::Within(now, until) => {
                         record.threshold.is_some_and(|t| t > *now && t <= *until)
                     }
+                    LeaseGuard::Is(at) => record.threshold == Some(*at),
                     LeaseGuard::Any => true,
                 };
                 let generation_fits = generation.is_none_or(|it| record.counts.generation == it);
@@ -89,7 +104,12 @@ impl Guard {
                     UseGuard::Unused => record.reuse == Reuse::Always && record.counts.runs == 0,
                     UseGuard::Any => true,
                 };
-                state_fits && run_fits && lease_fits && generation_fits && uses_fit
+                let departs_fit = match departs {
+                    DepartureGuard::None => record.departure == Departure::None,
+                    DepartureGuard::NotDrained => !record.departure.is_drained(),
+                    DepartureGuard::Any => true,
+                };
+                state_fits && run_fits && lease_fits && generation_fits && uses_fit && departs_fit
             }
         }
     }

@@ -42,6 +42,7 @@ fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Reco
         ticketed_at: Some(Timestamp::from_millis(3)),
         settings_version: None,
         reuse: Reuse::Always,
+        departure: crate::model::departure::Departure::None,
         suffix: None,
     }
 }
@@ -100,6 +101,35 @@ fn transitions_of_an_owner_need_its_state_its_run_and_time_left() {
         for other in of_other_generations(&mine(from)) {
             assert_eq!(change.applied_to(Some(&other)), None, "{change:?} of {other:?}");
         }
+    }
+}
+
+/// Another process whose clock is ahead has expired the machine.
+#[test]
+fn what_was_expired_stays_expired_by_a_clock_that_is_behind() {
+    let ms = Duration::from_millis;
+    let read = |state| Record { threshold: Some(noon() + LEASE), ..mine(state) };
+    let created = Instance::<Created>::believe(&read(State::Created)).expect("created");
+    let idle = Instance::<Idle>::believe(&read(State::Idle)).expect("idle");
+    let claimed = Instance::<Claimed>::believe(&read(State::Claimed)).expect("claimed");
+    let running = Instance::<Running>::believe(&read(State::Running)).expect("running");
+    let announced = Instance::announced(&idle.ticket());
+    for (change, state) in [
+        (created.activate(noon(), LEASE).change().clone(), State::Created),
+        (idle.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
+        (announced.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
+        (claimed.commit(noon(), LEASE).change().clone(), State::Claimed),
+        (claimed.give_back(noon(), LEASE).change().clone(), State::Claimed),
+        (running.release(noon(), LEASE).change().clone(), State::Running),
+        (running.renew(noon(), noon() + LEASE).change().clone(), State::Running),
+        (running.preserve(noon(), noon() + LEASE).change().clone(), State::Running),
+    ] {
+        let admits = |threshold| {
+            change.applied_to(Some(&Record { threshold: Some(threshold), ..mine(state) })).is_some()
+        };
+        let thresholds =
+            [ahead(), (noon() + LEASE).before(ms(1)), noon() + LEASE, noon() + LEASE + ms(1)];
+        assert_eq!(thresholds.map(admits), [false, false, true, true], "{change:?}");
     }
 }
 

@@ -149,6 +149,7 @@ impl Demand {
             times: TimeOverrides(self.times.iter().filter_map(span).collect()),
             origin: Origin::Rescue,
             set_up_patience: None,
+            leaves_new: false,
         }
     }
 }
@@ -174,6 +175,7 @@ mod tests {
             times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
             origin: Origin::Run,
             set_up_patience: None,
+            leaves_new: false,
         };
         let demand = Demand::of(&request, Timestamp::from_millis(5_000));
         let text = serde_json::to_string(&demand).unwrap();

@@ -22,6 +22,10 @@ pub enum FailureKind {
     InvalidInput,
     /// Refresh has never run on this backend.
     NotSetUp,
+    /// A teardown has closed the pool.
+    Closed,
+    /// Runs own machines of a pool that is to be torn down.
+    InUse,
     /// The provider had fewer machines than requested.
     NoCapacity,
     /// The pool or the class has as many machines as `max-machines` allows.
@@ -49,9 +53,11 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 14] = [
+    pub const ALL: [FailureKind; 16] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
+        FailureKind::Closed,
+        FailureKind::InUse,
         FailureKind::NoCapacity,
         FailureKind::AtCeiling,
         FailureKind::NotReady,
@@ -69,7 +75,7 @@ impl FailureKind {
     pub fn exit_code(self) -> u8 {
         match self {
             FailureKind::InvalidInput => 2,
-            FailureKind::NotSetUp => 3,
+            FailureKind::NotSetUp | FailureKind::Closed => 3,
             FailureKind::NoCapacity | FailureKind::AtCeiling => 4,
             FailureKind::NotReady => 5,
             FailureKind::Unavailable | FailureKind::Busy => 6,
@@ -78,6 +84,7 @@ impl FailureKind {
             FailureKind::WrongPermissions => 9,
             FailureKind::Unexpected => 10,
             FailureKind::Unreported => 11,
+            FailureKind::InUse => 12,
             FailureKind::Interrupted => 130,
             FailureKind::Stopped => 143,
         }
@@ -88,6 +95,8 @@ impl FailureKind {
         match self {
             FailureKind::InvalidInput => "invalid-input",
             FailureKind::NotSetUp => "not-set-up",
+            FailureKind::Closed => "closed",
+            FailureKind::InUse => "in-use",
             FailureKind::NoCapacity => "no-capacity",
             FailureKind::AtCeiling => "at-ceiling",
             FailureKind::NotReady => "not-ready",

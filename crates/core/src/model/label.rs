@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::model::excerpt::quoted;
 use crate::model::ids::RunId;
 
-/// The longest suffix.
 const LONGEST: usize = 32;
 
 /// What tells the labels of one run apart (`large`).

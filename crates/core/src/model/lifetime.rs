@@ -30,13 +30,17 @@ impl Lifetime {
         self.max_age.is_some() || self.max_runs.is_some()
     }
 
-    /// Whether the machine has reached a limit at `now`, or its run has asked for a machine of its own.
+    /// Whether the machine has reached a limit at `now`, its run has asked for a machine of its own, or
+    /// an operator wants it to leave.
     pub fn is_over(&self, record: &Record, now: Timestamp) -> bool {
         let old = self.max_age.is_some_and(|limit| {
             now.since(record.created_at) >= own_limit(limit, record.id.as_str())
         });
         let used_up = record.reuse.is_never() && record.counts.runs > 0;
-        old || used_up || self.max_runs.is_some_and(|limit| record.counts.runs >= limit)
+        let is_wanted = record.departure.is_wanted();
+        old || used_up
+            || is_wanted
+            || self.max_runs.is_some_and(|limit| record.counts.runs >= limit)
     }
 }
 

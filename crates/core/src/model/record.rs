@@ -1,10 +1,12 @@
 //! What the store keeps about one instance. A stored row that is corrupt is refused with its id and
 //! its problem, and does not affect other rows.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::departure::Departure;
 use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::{Label, LabelSuffix};
@@ -112,6 +114,9 @@ pub struct Record {
     /// Of an owned machine, what its owner asked for. An idle one with [`Reuse::Never`] has served its
     /// run and cannot be claimed.
     pub reuse: Reuse,
+    /// Whether an operator wants the machine to leave the pool. No transition but those of operators
+    /// changes it.
+    pub departure: Departure,
     /// When it was registered.
     pub created_at: Timestamp,
     /// When its last transition was made.
@@ -153,6 +158,18 @@ pub struct EventRow {
     pub why: String,
 }
 
+/// The events that concern a run: those after which it owns the machine, and those by which it loses
+/// it. `events` are in the order of their commits, and complete for each machine from some event on.
+pub fn concerning(events: Vec<EventRow>, run: &RunId) -> Vec<EventRow> {
+    let mut owners: BTreeMap<InstanceId, Option<RunId>> = BTreeMap::new();
+    let concerns = |event: &EventRow| {
+        let before = owners.insert(event.instance.clone(), event.run.clone()).flatten();
+        let is_loss = event.run.is_none() && before.as_ref() == Some(run);
+        event.run.as_ref() == Some(run) || is_loss
+    };
+    events.into_iter().filter(concerns).collect()
+}
+
 /// A record as stores write it, with their attribute names and texts. An empty text means none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -183,6 +200,9 @@ pub struct RecordRow {
     /// As [`Reuse::stored`] has it.
     #[serde(default)]
     pub reuse: String,
+    /// As [`Departure::stored`] has it.
+    #[serde(default)]
+    pub departure: String,
 }
 
 /// A corrupt row, and what is wrong with it.
@@ -220,6 +240,7 @@ impl From<&Record> for RecordRow {
             missed_registrations: record.counts.missed_registrations.into(),
             label: Label::stored(record.run.as_ref(), record.suffix.as_ref()),
             reuse: record.reuse.stored().to_owned(),
+            departure: record.departure.stored().to_owned(),
         }
     }
 }
@@ -269,6 +290,7 @@ fn read(row: RecordRow) -> Result<Record, String> {
             missed_registrations: whole("missedRegistrations", row.missed_registrations)?,
         },
         reuse: Reuse::read(&row.reuse),
+        departure: Departure::read(&row.departure),
         created_at: time("createdAt", &row.created_at)?,
         updated_at: time("updatedAt", &row.updated_at)?,
         ticketed_at: optional_time("ticketedAt", &row.ticketed_at)?,
@@ -312,6 +334,7 @@ mod tests {
             missed_registrations: 1,
             label: String::new(),
             reuse: "never".into(),
+            departure: "retired".into(),
         }
     }
 

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
-use crate::inputs::{Input, Mode, input_struct};
+use crate::inputs::{FileForm, Input, Mode, input_struct};
 use crate::model::ceiling::MaxMachines;
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 pub use crate::model::min_idle::MinIdle;
 use crate::model::requirements::ClassSize;
@@ -30,27 +31,31 @@ input_struct! {
         .or_described(
             "large 2/4096, xlarge 4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536, \
              12xlarge 48/98304, 16xlarge 64/131072",
-        );
+        )
+        .in_file("classes", FileForm::Classes);
     min_idle: MinIdle = MinIdle::default(), str::parse,
         Input::stored(
             "min-idle",
             "ENTRIES",
             r#"Idle machines to keep in the pool: "large=2 xlarge=1", or in a time window "Mon-Fri 08:00-18:00 Europe/Berlin large/spot=4""#,
-        );
+        )
+        .in_file("min-idle", FileForm::MinIdle);
     max_machine_age: Option<Duration> = None, |text| AGE.parse(text).map(Some),
         Input::stored(
             AGE.input,
             "MIN",
             "Age at which release does not return a machine to the pool, and refresh replaces it",
         )
-        .or_described("no limit");
+        .or_described("no limit")
+        .in_file("machines", FileForm::Number);
     max_runs_per_machine: Option<u32> = None, positive,
         Input::stored(
             "max-runs-per-machine",
             "COUNT",
             "Number of runs after which release does not return a machine to the pool",
         )
-        .or_described("no limit");
+        .or_described("no limit")
+        .in_file("machines", FileForm::Whole);
     reuse: Reuse, str::parse, REUSE;
     debug_on_failure: Option<Duration> = None, |text| DEBUG_ON_FAILURE.parse(text).map(Some),
         Input::stored(
@@ -59,27 +64,31 @@ input_struct! {
             "How long release keeps the machines of a failed run for people to examine, outside the \
              pool; it must be called with run-failed",
         )
-        .or_described("they return to the pool");
+        .or_described("they return to the pool")
+        .in_file("machines", FileForm::Number);
     max_machines: MaxMachines = MaxMachines::default(), str::parse,
         Input::stored(
             "max-machines",
             "COUNT ...",
             r#"Most machines that may exist at once, in the pool and by class: "100 large=20""#,
         )
-        .or_described("no limit");
+        .or_described("no limit")
+        .in_file("max-machines", FileForm::MaxMachines);
     pre_runner_script: String = String::new(), |text: &str| Ok(text.to_owned()),
         Input::stored(
             "pre-runner-script",
             "SCRIPT",
             "Shell script that every machine runs once, before it registers a runner",
-        );
+        )
+        .in_file("image", FileForm::Text);
     rescue: Rescue, str::parse,
         Input::stored(
             "rescue",
             "ACTION",
             "Action for runs whose jobs are queued without a machine: provision, report or off",
         )
-        .or("provision");
+        .or("provision")
+        .in_file("jobs", FileForm::Text);
     on_interruption: OnInterruption, str::parse,
         Input::stored(
             "on-interruption",
@@ -87,7 +96,8 @@ input_struct! {
             "Action for jobs whose machine was taken away by its provider: none, or rerun, once the \
              run has completed",
         )
-        .or("none");
+        .or("none")
+        .in_file("jobs", FileForm::Text);
     ; also {
         times: Times;
         /// What refresh knows about the credentials that agents register with; `None` where the
@@ -107,6 +117,12 @@ input_struct! {
         interrupted: BTreeMap<InstanceId, Interruption>;
         /// Where the last refresh stopped asking the forge about runs.
         runs_marker: RunsMarker;
+        /// Since when a teardown has closed the pool: nothing is claimed, launched or set up. `None`
+        /// while it is open.
+        closed: Option<Timestamp>;
+        /// When refresh has last checked everything that the settings need, which it does once in
+        /// [`CHECKED_EVERY`]. `None` if it has failed since, or never has.
+        checked: Option<Timestamp>;
         /// The settings of the adapters, by the names of their inputs.
         backend: BTreeMap<String, String>;
     }
@@ -119,7 +135,8 @@ pub const REUSE: Input = Input::stored(
     "Whether a machine may serve more than one run: always or never; provision can only be stricter",
 )
 .of_modes(&[Mode::Refresh, Mode::Provision])
-.or("always");
+.or("always")
+.in_file("machines", FileForm::Text);
 
 /// How the age is read. It is no deadline of a state, and has no default.
 const AGE: TimeSpec =
@@ -193,6 +210,9 @@ pub(crate) const SET_UP_BY: &str = "set-up-by";
 /// A refresh that has failed removes it. Not an input.
 pub(crate) const CHECKED: &str = "set-up-checked";
 
+/// How often refresh checks everything that the settings need, if nothing has changed.
+pub const CHECKED_EVERY: Duration = Duration::from_secs(3_600);
+
 /// The name under which compute records what precedes a machine's id in the identity that its
 /// provider vouches for. Stores whose access rules go by that identity keep what an agent writes
 /// under it. Not an input.
@@ -208,6 +228,20 @@ pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";
+
+/// The name under which `ondeck apply` stores the configuration that refresh is to enforce. Not an
+/// input.
+pub const APPLIED_CONFIG: &str = "applied-config";
+/// The name under which refresh records the digest of the configuration whose settings are stored. Not
+/// an input.
+pub const ENFORCED_CONFIG: &str = "enforced-config";
+
+/// Whether refresh has stored any settings. An applied configuration alone makes no pool.
+pub fn is_set_up(map: &BTreeMap<String, String>) -> bool {
+    map.keys().any(|name| name != APPLIED_CONFIG)
+}
+/// The name under which teardown records that it has closed the pool. Not an input.
+pub(crate) const CLOSED: &str = "closed-at";
 
 /// What precedes the id of a machine in the name under which refresh records that it was taken away
 /// from a run. Each machine has a name of its own, so that two refreshes at once lose no record of
@@ -246,7 +280,7 @@ impl Interruption {
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 8] = [
+const UNVERSIONED: [&str; 11] = [
     VERSION,
     MINTED,
     SET_UP_BY,
@@ -255,6 +289,9 @@ const UNVERSIONED: [&str; 8] = [
     REGISTRATION_P95,
     CEILING_SINCE,
     RUNS_MARKER,
+    APPLIED_CONFIG,
+    ENFORCED_CONFIG,
+    CLOSED,
 ];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
@@ -300,6 +337,14 @@ pub struct InvalidSetting {
 }
 
 impl Settings {
+    /// Fails if a teardown has closed the pool.
+    pub fn check_open(&self) -> Result<(), Failure> {
+        let Some(at) = self.closed else { return Ok(()) };
+        let message = format!("the pool is closed by ondeck teardown, since {at}");
+        Err(Failure::new(FailureKind::Closed, message)
+            .hint("ondeck teardown --cancel opens it again"))
+    }
+
     /// Reads what the store holds. A setting that is missing has its default. A name that is
     /// neither core's nor recorded by refresh belongs to an adapter and is kept for it. Fails with
     /// the first setting that cannot be parsed.
@@ -321,12 +366,18 @@ impl Settings {
                 VERSION => settings.version = SettingsVersion::parse(value),
                 // As with the credentials, refresh corrects it.
                 INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
+                CHECKED => settings.checked = Timestamp::parse(value).ok(),
                 CEILING_SINCE => settings.ceiling_since = Timestamp::parse(value).ok(),
                 REGISTRATION_P95 => {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
                 }
                 RUNS_MARKER => settings.runs_marker = RunsMarker::parse(value),
-                SET_UP_BY | AGENT_KEY_PREFIX | CHECKED => {}
+                // A time that cannot be read closes the pool as well.
+                CLOSED => {
+                    let at = Timestamp::parse(value).unwrap_or(Timestamp::from_millis(0));
+                    settings.closed = Some(at);
+                }
+                SET_UP_BY | AGENT_KEY_PREFIX | APPLIED_CONFIG | ENFORCED_CONFIG => {}
                 _ if name.starts_with(INTERRUPTED_MACHINE) => {
                     settings.interrupted.extend(Interruption::read(name, value));
                 }
@@ -438,6 +489,8 @@ mod tests {
                 (RESCUE, "report"),
                 (MINTED, "of another version"),
                 (SET_UP_BY, "0.1.0"),
+                (APPLIED_CONFIG, "{}"),
+                (ENFORCED_CONFIG, "d1"),
                 ("local-capacity", "4"),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -467,10 +520,21 @@ mod tests {
         for other in [&[("a", "1")][..], &[("a", "1b"), ("", "2")], &[("a", "1"), ("b", "3")]] {
             assert_ne!(version(other), base, "{other:?}");
         }
-        let unversioned = [("a", "1"), ("b", "2"), (MINTED, "x"), (SET_UP_BY, "y"), (VERSION, "z")];
-        assert_eq!(version(&unversioned), base);
+        for name in UNVERSIONED {
+            let with = SettingsVersion::of(&map(&[("a", "1"), ("b", "2"), (name, "x")]));
+            assert_eq!(with, base, "{name}");
+        }
         let read = Settings::from_map(&map(&[(VERSION, base.as_str())])).unwrap();
         assert_eq!(read.version, Some(base));
+    }
+
+    #[test]
+    fn an_applied_configuration_alone_makes_no_pool() {
+        let map = |names: &[&str]| -> BTreeMap<String, String> {
+            names.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect()
+        };
+        assert!(!is_set_up(&map(&[])) && !is_set_up(&map(&[APPLIED_CONFIG])));
+        assert!(is_set_up(&map(&[APPLIED_CONFIG, SET_UP_BY])) && is_set_up(&map(&["rescue"])));
     }
 
     #[test]

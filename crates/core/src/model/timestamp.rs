@@ -48,6 +48,12 @@ impl Timestamp {
         Duration::from_millis(self.0.abs_diff(other.0))
     }
 
+    /// Midnight, in UTC, of the day before the one that this moment is in.
+    pub fn start_of_day_before(self) -> Timestamp {
+        const DAY: u64 = 24 * 3_600 * 1_000;
+        Self((self.0 / DAY).saturating_sub(1) * DAY)
+    }
+
     /// This moment less `span`; never before the epoch.
     pub fn before(self, span: Duration) -> Timestamp {
         Self(self.0.saturating_sub(whole_millis(span)))

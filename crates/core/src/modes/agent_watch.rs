@@ -75,12 +75,8 @@ impl<'a> AgentWatch<'a> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.agent_status(&ids)).await
         };
-        let join_window = || async {
-            if self.expected > 1 {
-                self.plane.clock.sleep(JOIN_WINDOW).await;
-            }
-        };
-        self.reads.ask_after(join_window, id.clone(), read).await
+        let join_window = || self.plane.clock.sleep(JOIN_WINDOW);
+        self.reads.ask_while_joining(join_window, self.expected, id.clone(), read).await
     }
 }
 

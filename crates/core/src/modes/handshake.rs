@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
 use crate::lifecycle::{Claimed, Idle, Instance, Pending, Running};
+use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::reuse::Reuse;
@@ -25,6 +26,10 @@ use crate::runtime::poll::PollInterval;
 /// How long a ticket waits for the tickets of other machines, so that they are sent together.
 const TICKET_DELAY: Duration = Duration::from_millis(250);
 
+/// Why a machine that an operator wants to leave is terminated after its run.
+pub(crate) const DRAINED: &str = "an operator has drained it";
+const RETIRED: &str = "an operator has retired it";
+
 /// The longest time between two looks at an agent, in polls.
 const LONGEST_POLLS: u32 = 48;
 
@@ -36,8 +41,8 @@ pub enum Returned {
     /// The agent did not answer or reported a failure, and the instance was expired. Carries the
     /// reason.
     Expired(String),
-    /// The agent answered, but the idle time was over or the machine serves one run only, and the
-    /// instance was retired.
+    /// The agent answered, but the idle time was over, the machine serves one run only, or an operator
+    /// has drained it, and the instance was retired.
     Terminated { account: String },
     /// Its provider takes the machine away, and the instance was expired. Carries the agent's account
     /// of the run, which is empty if there is none.
@@ -162,10 +167,18 @@ impl<'a> Handshake<'a> {
 
     async fn pool(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
         let ticket = idle.ticket();
+        if idle.departure().is_drained() {
+            let reaped = self.plane.expire_and_reap(idle, DRAINED).await?;
+            return self.ended(idle, reaped, account).await;
+        }
         self.wait_for_others(&ticket).await;
         if ticket.threshold <= self.plane.now() {
+            let why = match idle.departure() {
+                Departure::Retired => RETIRED,
+                Departure::None | Departure::Drained => "its idle time is up",
+            };
             // Refresh may have renewed it meanwhile to keep it warm, and then announces it.
-            let reaped = self.plane.reap(idle, "its idle time is up").await?;
+            let reaped = self.plane.reap(idle, why).await?;
             return self.ended(idle, reaped, account).await;
         }
         let announce = |tickets: Vec<Ticket>| async move {
@@ -253,6 +266,8 @@ pub(crate) async fn keep_for_job(
 ) -> Result<Instance<Running>, NotCommitted> {
     let why = "its runner has a job of the run";
     let claim = idle.claim(label, plane.now(), times.claim_timeout).reusing(reuse);
+    // A drained machine stays with the run whose job it has.
+    let claim = claim.although_drained();
     let claimed = plane.apply(claim.because(why)).await?;
     plane.apply(claimed.commit(plane.now(), times.max_runtime).because(why)).await
 }

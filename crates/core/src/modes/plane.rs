@@ -10,11 +10,12 @@ use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::Record;
-use crate::model::settings::{Settings, SettingsVersion};
+use crate::model::settings::{Settings, SettingsVersion, is_set_up};
 use crate::model::timestamp::Timestamp;
 use crate::ports::{
     Clock, Compute, Forge, Listing, Pool, PortError, PortResult, Progress, Random, Store,
 };
+use crate::runtime::batcher::Batcher;
 use crate::runtime::retry::{Retry, retry};
 
 /// The ports that a mode works with. The program builds it once, for the backend it was told to
@@ -48,6 +49,10 @@ impl KnownSettings {
     }
 }
 
+/// Changes of several instances that are made together, see [`Plane::apply_beside`].
+#[derive(Debug, Default)]
+pub struct ChangesTogether(Batcher<(Change, Record), PortResult<Verdict>>);
+
 /// Why a change was not made.
 #[derive(Debug, Clone)]
 pub enum NotCommitted {
@@ -78,7 +83,19 @@ impl Plane {
 
     /// Reads the settings that refresh stored. Fails if there are none or one of them is invalid.
     pub async fn settings(&self) -> Result<Settings, Failure> {
-        let map = self.retried(|| self.store.settings()).await?;
+        self.settings_once(true).await
+    }
+
+    /// The same, where a call that fails is repeated only if `retries`.
+    pub(crate) async fn settings_once(&self, retries: bool) -> Result<Settings, Failure> {
+        let map = match retries {
+            true => self.retried(|| self.store.settings()).await?,
+            false => self.store.settings().await?,
+        };
+        if !is_set_up(&map) {
+            let what = "a configuration is applied, but refresh has not run yet".to_owned();
+            return Err(PortError::NotSetUp { what }.into());
+        }
         let settings = Settings::from_map(&map).map_err(|error| {
             Failure::invalid(format!("a stored setting cannot be read: {error}"))
                 .hint("run ondeck refresh with a valid value for the setting")
@@ -133,6 +150,62 @@ impl Plane {
         join_all(applied).await
     }
 
+    /// Like [`Plane::apply`], for an instance whose record was just read. Changes that are asked for at
+    /// the same moment are made together.
+    pub async fn apply_beside<S: TypedState>(
+        &self,
+        others: &ChangesTogether,
+        pending: Pending<S>,
+        record: &Record,
+    ) -> Result<Instance<S>, NotCommitted> {
+        let pending = pending.under(self.known_settings.version());
+        let make = |writes: Vec<(Change, Record)>| async move {
+            Ok(match writes.as_slice() {
+                [(change, _)] => vec![self.store.write(change).await],
+                writes => self.store.write_all(writes).await,
+            })
+        };
+        let asked = (pending.change().clone(), record.clone());
+        let verdict = match others.0.ask(asked, make).await {
+            Ok(Err(error)) if error.is_passing() => self.write(pending.change(), 1).await,
+            Ok(answer) => answer,
+            Err(error) => Err(error),
+        };
+        self.settled(pending, verdict.map_err(NotCommitted::Unreachable)?)
+    }
+
+    /// Makes all of these changes, in one write if the store can do that and admits all of them, or else
+    /// one by one.
+    pub async fn apply_together<S: TypedState>(
+        &self,
+        pending: Vec<Pending<S>>,
+    ) -> Vec<Result<(), NotCommitted>> {
+        if pending.is_empty() {
+            return Vec::new();
+        }
+        let version = self.known_settings.version();
+        let pending: Vec<Pending<S>> =
+            pending.into_iter().map(|it| it.under(version.clone())).collect();
+        let changes: Vec<Change> = pending.iter().map(|it| it.change().clone()).collect();
+        let made = match self.store.write_all_or_none(&changes).await {
+            Ok(true) => {
+                changes.iter().for_each(|change| self.announce(change));
+                return changes.iter().map(|_| Ok(())).collect();
+            }
+            Ok(false) => 0,
+            // It may have been made.
+            Err(error) => {
+                tracing::info!("changes are made one by one: {error}");
+                1
+            }
+        };
+        let applied = pending.into_iter().map(|pending| async move {
+            let verdict = self.write(pending.change(), made).await;
+            self.settled(pending, verdict.map_err(NotCommitted::Unreachable)?).map(drop)
+        });
+        join_all(applied).await
+    }
+
     /// Makes a change, and repeats that while the error is a passing one. `made` says how often it may
     /// have been made before.
     async fn write(&self, change: &Change, made: u32) -> PortResult<Verdict> {
@@ -155,16 +228,10 @@ impl Plane {
         pending: Pending<S>,
         verdict: Verdict,
     ) -> Result<Instance<S>, NotCommitted> {
-        let change = pending.change();
-        let (transition, id, why) =
-            (change.transition(), change.id().clone(), change.why().to_owned());
+        let change = pending.change().clone();
         match pending.settle(verdict) {
             Ok(instance) => {
-                let run = instance.run().map_or("", RunId::as_str);
-                tracing::info!(instance = %id, state = %instance.state(), run, why, "{transition}");
-                if transition.wakes_agent() {
-                    self.store.wake(std::slice::from_ref(&id));
-                }
+                self.announce(&change);
                 Ok(instance)
             }
             Err(refused) => {
@@ -174,11 +241,27 @@ impl Plane {
         }
     }
 
-    /// Replaces a stored demand if it still is `current`. Returns whether that was done.
+    /// Logs a change that was made, and wakes the agent if it has to act on it.
+    fn announce(&self, change: &Change) {
+        let (id, transition, why) = (change.id(), change.transition(), change.why());
+        let (state, run) = change.leaves();
+        let run = run.map_or("", RunId::as_str);
+        tracing::info!(instance = %id, %state, run, why, "{transition}");
+        if transition.wakes_agent() {
+            self.store.wake(std::slice::from_ref(id));
+        }
+    }
+
+    /// Replaces a stored demand if it still is `current`, or stores one if there still is none. Returns
+    /// whether that was done.
     ///
     /// If the answer to a write is lost, the write is repeated and refused, and the demand that is
     /// found tells whether it was made. So `next` must differ from what any other process may write.
-    pub async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+    pub async fn replace_demand(
+        &self,
+        current: Option<&Demand>,
+        next: &Demand,
+    ) -> PortResult<bool> {
         if self.retried(|| self.store.replace_demand(current, next)).await? {
             return Ok(true);
         }
@@ -224,9 +307,10 @@ impl Plane {
         instance: &Instance<S>,
         why: &str,
     ) -> PortResult<Reaped> {
-        match self.apply(instance.expire(self.now()).because(why)).await {
+        let now = self.now();
+        match self.apply(instance.expire(now).because(why)).await {
             Ok(expired) => self.reap(&expired, why).await,
-            Err(refused) => Reaped::elsewhere(refused, self.now()),
+            Err(refused) => Reaped::elsewhere(refused, now),
         }
     }
 
@@ -236,9 +320,10 @@ impl Plane {
         instance: &Instance<S>,
         why: &str,
     ) -> PortResult<Reaped> {
-        match self.apply(instance.reap(self.now()).because(why)).await {
+        let now = self.now();
+        match self.apply(instance.reap(now).because(why)).await {
             Ok(_) => Ok(Reaped::Here),
-            Err(refused) => Reaped::elsewhere(refused, self.now()),
+            Err(refused) => Reaped::elsewhere(refused, now),
         }
     }
 }
@@ -253,6 +338,8 @@ pub enum Reaped {
 }
 
 impl Reaped {
+    /// Of an instance that was not changed, because of its record at `now`. By the time of the answer, a
+    /// threshold may have passed that had not when the store refused.
     fn elsewhere(why: NotCommitted, now: Timestamp) -> PortResult<Reaped> {
         let is_alive = |found: &Record| found.state.is_live() && !found.is_expired(now);
         match why {

@@ -9,6 +9,7 @@ mod ceiling;
 mod creation;
 mod credentials;
 mod holdings;
+mod journal;
 mod outcome;
 mod pool_search;
 mod post_provision;
@@ -22,6 +23,7 @@ pub use request::{
     INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, SourcePolicy, run_from_inputs,
 };
 
+pub(in crate::modes) use creation::readiness;
 pub use set_up::{await_set_up, set_up_patience};
 
 use std::time::Duration;
@@ -29,6 +31,7 @@ use std::time::Duration;
 use futures_util::future::{join, join3};
 
 use self::holdings::Holdings;
+use self::journal::Journal;
 use self::outcome::Phase;
 use self::post_provision::{CleanUp, Ending};
 use crate::inputs::times::Times;
@@ -38,6 +41,7 @@ use crate::model::label::Label;
 use crate::model::requirements::Requirements;
 use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
+use crate::model::summary::WaitCause;
 use crate::modes::plane::Plane;
 use crate::ports::Listing;
 use crate::runtime::stop::StopSignal;
@@ -57,7 +61,16 @@ struct Attempt<'a> {
     /// Whether the machines may serve another run after this one.
     reuse: Reuse,
     holdings: Holdings,
+    journal: Journal,
     /// The machines that the run has, if they were read a moment ago.
+    owned: Option<Listing>,
+}
+
+/// What an attempt has to know before it begins.
+struct Prepared {
+    settings: Settings,
+    requirements: Requirements,
+    times: Times,
     owned: Option<Listing>,
 }
 
@@ -65,11 +78,19 @@ struct Attempt<'a> {
 /// machines that this call claimed or launched are returned to the pool or terminated before it
 /// returns.
 pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> Outcome {
-    let prepared = stop.unless_raised(Attempt::prepare(plane, request)).await;
-    let attempt = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
-        Ok(attempt) => attempt,
-        Err(failure) => return Outcome::refused(request, failure),
+    let journal = Journal::begin(plane);
+    let prepared = stop.unless_raised(Attempt::prepare(plane, request, &journal)).await;
+    let prepared = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            // Without a set-up there is nothing to store it in.
+            if !matches!(failure.kind, FailureKind::NotSetUp | FailureKind::Unavailable) {
+                journal.refused(plane, request, &failure).store_at_the_end(plane).await;
+            }
+            return Outcome::refused(request, failure);
+        }
     };
+    let attempt = Attempt::new(plane, request, prepared, journal);
     let result = stop.unless_raised(attempt.fulfil()).await.unwrap_or_else(|stop| Err(stop.into()));
     match result {
         Ok(()) => attempt.succeeded(),
@@ -78,7 +99,11 @@ pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> O
 }
 
 impl<'a> Attempt<'a> {
-    async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
+    async fn prepare(
+        plane: &Plane,
+        request: &Request,
+        journal: &Journal,
+    ) -> Result<Prepared, Failure> {
         let begun = plane.clock.steady();
         let locate = async {
             if request.may_claim() {
@@ -87,16 +112,43 @@ impl<'a> Attempt<'a> {
         };
         let (settings, owned, ()) =
             join3(set_up::settings(plane, request), adoption::owned(plane, request), locate).await;
+        let read = plane.clock.steady();
+        if read.saturating_sub(begun) > CURRENT {
+            journal.waited((begun, read), WaitCause::SetUp, "");
+        }
         let settings = settings?;
+        settings.check_open()?;
         let requirements = request.requirements(&settings, plane.compute.default_types())?;
         let times = request.times.in_force(&settings.times)?;
         let times = ceiling::times_with_patience(times, request, &settings);
-        credentials::await_valid(plane, request, &settings, &times).await?;
+        let valid = credentials::await_valid(plane, request, &settings, &times).await;
+        let now = plane.clock.steady();
+        journal.waited((read, now), WaitCause::Token, "");
+        valid?;
+        let owned = owned.filter(|_| now.saturating_sub(begun) <= CURRENT);
+        Ok(Prepared { settings, requirements, times, owned })
+    }
+
+    fn new(
+        plane: &'a Plane,
+        request: &'a Request,
+        Prepared { settings, requirements, times, owned }: Prepared,
+        journal: Journal,
+    ) -> Attempt<'a> {
         let holdings = Holdings::new(plane.clock.steady());
-        let has_waited = plane.clock.steady().saturating_sub(begun) > CURRENT;
-        let owned = owned.filter(|_| !has_waited);
         let (label, reuse) = (request.label(), request.reuse(&settings));
-        Ok(Attempt { plane, request, label, settings, requirements, times, reuse, holdings, owned })
+        Attempt {
+            plane,
+            request,
+            label,
+            settings,
+            requirements,
+            times,
+            reuse,
+            holdings,
+            journal,
+            owned,
+        }
     }
 
     /// Serves the request. What it asks for is stored beside that, and has been by the end.
@@ -123,10 +175,11 @@ impl<'a> Attempt<'a> {
         }
         if self.missing() > 0 {
             self.entering(Phase::Creation, &format!("launching new machines: {}", self.missing()));
-            creation::create(self, self.missing()).await?;
-
-            self.entering(Phase::Validation, "waiting for new machines to become ready");
-            creation::validate(self).await?;
+            self.create().await?;
+            if !self.request.leaves_new {
+                self.entering(Phase::Validation, "waiting for new machines to become ready");
+                creation::validate(self).await?;
+            }
         }
 
         self.entering(Phase::PostProvision, "handing the machines to the run");
@@ -134,6 +187,23 @@ impl<'a> Attempt<'a> {
             adoption::prolong(self).await?;
         }
         post_provision::succeed(self).await
+    }
+
+    /// Launches what is missing. A call that leaves its machines to a later one keeps what it got.
+    async fn create(&self) -> Result<(), Failure> {
+        let created = creation::create(self, self.missing()).await;
+        let is_short =
+            |failure: &Failure| matches!(failure.kind, FailureKind::NoCapacity | FailureKind::Busy);
+        match created {
+            Err(failure) if self.request.leaves_new && is_short(&failure) => {
+                if self.holdings.created().is_empty() {
+                    return Err(failure);
+                }
+                tracing::warn!("{failure}");
+                Ok(())
+            }
+            created => created,
+        }
     }
 
     /// Stores the request so that refresh can rescue the run later. Failing to store it does not
@@ -152,6 +222,7 @@ impl<'a> Attempt<'a> {
         let ending = Ending::of(failure.kind, self.holdings.phase());
         self.entering(Phase::PostProvision, &format!("cleaning up: {failure}"));
         let clean_up = post_provision::clean_up(&self, ending, stop).await;
+        self.gave_up(&failure, &clean_up).store_at_the_end(self.plane).await;
         self.finished(Some(failure), clean_up)
     }
 

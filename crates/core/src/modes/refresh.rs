@@ -8,16 +8,19 @@
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
-//! first step fails, no setting is changed, and the other steps go by the stored settings.
+//! first step fails, no setting is changed, and the other steps go by the stored settings. In a pool
+//! that a teardown has closed, the first step fails, no run is rescued and nothing is kept warm.
 
 mod absent_forge;
 mod ceiling;
 mod credentials;
+mod drained;
 mod index_shards;
 mod infrastructure;
 mod intents;
 mod interrupted;
 pub(crate) mod keep_warm;
+mod limit;
 mod offline_runners;
 pub(crate) mod orphans;
 mod prune_records;
@@ -27,16 +30,20 @@ mod registration_time;
 mod requeue;
 mod runs;
 mod settings_news;
-mod survey;
+pub(crate) mod survey;
 mod wake_ups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::absent_forge::AbsentForge;
 pub use self::ceiling::CeilingUse;
 use self::ceiling::Earlier;
 use self::infrastructure::InForce;
+pub use self::infrastructure::check_together;
+use self::limit::Limit;
+pub use self::limit::{SHORTEST as SHORTEST_LIMIT, TIME_LIMIT, time_limit};
 use self::survey::Survey;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
@@ -58,6 +65,9 @@ pub struct Outcome {
     pub pruned_tickets: usize,
     /// Machines without a live record that were terminated.
     pub orphans: Vec<InstanceId>,
+    /// How long ago the oldest machine without a live record was launched, as far as this refresh has
+    /// not reaped it itself.
+    pub oldest_orphan: Option<Duration>,
     /// Idle instances that had no ticket and got one.
     pub requeued: Vec<InstanceId>,
     /// Idle instances that were expired because their agent never signalled that it is free.
@@ -72,15 +82,22 @@ pub struct Outcome {
     pub pruned_records: usize,
     /// How many machines were launched to reach the configured minimum of idle ones.
     pub warmed: usize,
+    /// How many machines for the minimum were launched or are starting, and are left to the next
+    /// refresh. Only with a time limit.
+    pub starting: usize,
     /// Idle instances of the minimum that were given more time.
     pub renewed: Vec<InstanceId>,
-    /// Idle instances that were terminated because they had reached a limit of their lifetime.
+    /// Idle instances that were terminated because they had reached a limit of their lifetime, or
+    /// because an operator has drained or retired them.
     pub rotated: Vec<InstanceId>,
     /// How many machine-hours a week the minimum asks for, by class.
     pub minimum_hours: BTreeMap<ResourceClass, f64>,
     /// Running instances whose agents have stopped sending heartbeats. They are left as they are
     /// until their threshold, because their jobs may go on.
     pub silent: Vec<InstanceId>,
+    /// Instances of runs whose agents have reported that they cannot serve. They are left as they are,
+    /// too; a warning has the agent's reason.
+    pub failing: Vec<InstanceId>,
     /// Runs that had completed without a release, and whose machines were released.
     pub completed: Vec<RunId>,
     /// Runs whose jobs were re-run because their machines were taken away.
@@ -92,6 +109,8 @@ pub struct Outcome {
     /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
     /// they could not be counted.
     pub ceilings: Vec<CeilingUse>,
+    /// How many machines the provider listed at the beginning. `None` if it did not answer.
+    pub machines: Option<usize>,
     /// Problems that did not stop any step.
     pub warnings: Vec<String>,
     /// The first failure of a step. The other steps were carried out nevertheless.
@@ -108,9 +127,35 @@ pub async fn refresh(
     given: &BTreeMap<String, String>,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
-    plane.progress.stage("setting up");
-    let in_force = stop.unless_raised(infrastructure::create_missing(plane, given)).await??;
-    carry_out(plane, in_force, stop).await
+    refresh_from(plane, None, given, stop).await
+}
+
+/// The same, where the caller has just read the stored settings, so that they are not read twice.
+pub async fn refresh_from(
+    plane: &Plane,
+    stored: Option<BTreeMap<String, String>>,
+    given: &BTreeMap<String, String>,
+    stop: &StopSignal,
+) -> Result<Outcome, Failure> {
+    work(plane, stored, Ok(given), None, stop).await
+}
+
+/// Refreshes the pool like [`refresh_from`], or like [`refresh_unchanged`] if the given settings cannot
+/// be used, and ends within `limit`, which is not shorter than [`SHORTEST_LIMIT`].
+///
+/// It waits for no machine that it launches: a later refresh with a limit hands those over that have
+/// become ready. What it has no time for is left to the next refresh; that is a warning, unless it has
+/// not come to the end of its repairs.
+pub async fn refresh_within(
+    plane: &Plane,
+    stored: Option<BTreeMap<String, String>>,
+    given: Result<&BTreeMap<String, String>, Failure>,
+    limit: Duration,
+    stop: &StopSignal,
+) -> Result<Outcome, Failure> {
+    let limited =
+        async |limit: Limit, stop: &StopSignal| work(plane, stored, given, Some(limit), stop).await;
+    limit::within(plane, limit, stop, limited).await
 }
 
 /// Refreshes the pool under the stored settings, because `failure` keeps the given ones from being
@@ -120,13 +165,36 @@ pub async fn refresh_unchanged(
     failure: Failure,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
-    let in_force = stop.unless_raised(infrastructure::keep_stored(plane, failure)).await??;
-    carry_out(plane, in_force, stop).await
+    work(plane, None, Err(failure), None, stop).await
+}
+
+async fn work(
+    plane: &Plane,
+    stored: Option<BTreeMap<String, String>>,
+    given: Result<&BTreeMap<String, String>, Failure>,
+    limit: Option<Limit>,
+    stop: &StopSignal,
+) -> Result<Outcome, Failure> {
+    let set_up = async {
+        match given {
+            Ok(given) => {
+                plane.progress.stage("setting up");
+                infrastructure::create_missing(plane, stored, given).await
+            }
+            Err(failure) => infrastructure::keep_stored(plane, failure).await,
+        }
+    };
+    match stop.unless_raised(set_up).await {
+        Ok(in_force) => carry_out(plane, in_force?, limit, stop).await,
+        Err(_) if stop.is_time_up() => Err(limit::too_short()),
+        Err(stop) => Err(stop.into()),
+    }
 }
 
 async fn carry_out(
     plane: &Plane,
     in_force: InForce,
+    limit: Option<Limit>,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
     let InForce { settings, mut failure, has_forge, checks_all, is_noted } = in_force;
@@ -134,6 +202,7 @@ async fn carry_out(
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
     outcome.warnings.extend(plane.forge.notice());
+    outcome.warnings.extend(plane.compute.notice(&settings));
     // The list of another forge says nothing about the machines of these settings.
     let plane = &match has_forge {
         true => plane.clone(),
@@ -142,18 +211,24 @@ async fn carry_out(
 
     plane.progress.stage("cleaning up");
     let repairs = repair(plane, &settings, checks_all, &mut outcome);
-    let (survey, not_repaired) = stop.unless_raised(repairs).await?;
+    let (survey, not_repaired) = match stop.unless_raised(repairs).await {
+        Err(_) if stop.is_time_up() => (None, Some(limit::too_short())),
+        repaired => repaired?,
+    };
     keep_first(&mut failure, not_repaired.map_or(Ok(()), Err));
 
     // The steps that launch machines watch the stop signal themselves: they have to terminate
     // what they launched before they return.
     if let Some(survey) = &survey {
-        let attended = runs::attend(plane, &settings, survey, stop, &mut outcome).await;
-        keep_first(&mut failure, attended);
+        let attended = runs::attend(plane, &settings, survey, limit, stop, &mut outcome).await;
+        keep_first(&mut failure, unless_time_up(attended, stop, &mut outcome));
     }
-    let survey = survey.as_ref();
-    let warmed = keep_warm::keep_warm(plane, &settings, survey, stop, &mut outcome).await;
-    keep_first(&mut failure, warmed);
+    if settings.closed.is_none() {
+        let survey = survey.as_ref();
+        let warmed =
+            keep_warm::keep_warm(plane, &settings, survey, limit, stop, &mut outcome).await;
+        keep_first(&mut failure, unless_time_up(warmed, stop, &mut outcome));
+    }
     // Inputs that cannot be used say nothing about what exists.
     let is_in_doubt = |failure: &Failure| failure.kind != FailureKind::InvalidInput;
     if is_noted && failure.as_ref().is_some_and(is_in_doubt) {
@@ -185,6 +260,7 @@ async fn repair(
         Ok(mut survey) => {
             let retired = interrupted::retire(plane, &mut survey, outcome).await;
             keep_first(&mut failure, retired);
+            keep_first(&mut failure, drained::terminate(plane, &mut survey, outcome).await);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
             let counted = ceiling::recount(plane, settings, earlier, &survey, outcome).await;
@@ -203,8 +279,26 @@ async fn repair(
         }
         Err(error) => keep_first(&mut failure, Err(error)),
     }
-    keep_first(&mut failure, prune_records::prune(plane, settings, outcome).await);
+    keep_first(&mut failure, prune_records::prune(plane, settings, checks_all, outcome).await);
     (taken, failure)
+}
+
+/// Makes it a warning that the time limit has ended a step: the next refresh continues.
+fn unless_time_up(
+    result: Result<(), Failure>,
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    const LEFT: &str = "the time limit was reached, the next refresh continues";
+    match result {
+        Err(failure) if failure.kind == FailureKind::Stopped && stop.is_time_up() => {
+            if !outcome.warnings.iter().any(|warning| warning == LEFT) {
+                outcome.warnings.push(LEFT.to_owned());
+            }
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 /// Keeps the first failure. Logs a later one, unless it is the same failure again.

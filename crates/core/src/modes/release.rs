@@ -22,7 +22,7 @@ use crate::model::settings::OnInterruption;
 use crate::model::signal::INTERRUPTED;
 use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, give_back, idle_time_given_back, keep_for_job};
-use crate::modes::plane::{NotCommitted, Plane};
+use crate::modes::plane::{ChangesTogether, NotCommitted, Plane};
 use crate::modes::refresh::keep_warm;
 use crate::ports::{Listing, PortError, PortResult};
 
@@ -173,8 +173,9 @@ async fn release_run(
         OnInterruption::Rerun => taken_away(plane, &records).await,
     };
     let preserve_for = settings.debug_on_failure.filter(|_| has_failed);
+    let (times, changes) = (&times, ChangesTogether::default());
     let releasing =
-        Releasing { plane, run, times: &times, lifetime, preserve_for, handshake, taken_away };
+        Releasing { plane, run, times, lifetime, preserve_for, handshake, changes, taken_away };
     let releases = records.iter().map(|record| releasing.release(record));
     let results = join_all(releases).await;
     let released = |(record, result): (Record, PortResult<Reached>)| {
@@ -204,6 +205,7 @@ struct Releasing<'a> {
     /// How long running machines stay for people; `None` if they return to the pool.
     preserve_for: Option<Duration>,
     handshake: Handshake<'a>,
+    changes: ChangesTogether,
     /// Expired as they are, so that refresh sees whose jobs they had. If they are not known, no running
     /// machine is released: its agent could not be asked either.
     taken_away: PortResult<BTreeSet<InstanceId>>,
@@ -266,7 +268,7 @@ impl Releasing<'_> {
     /// Makes the machine idle and waits until its agent has left the run. If the provision of a
     /// claimed machine commits it at this very moment, it is released like any other.
     async fn return_to_pool(&self, record: &Record, change: Pending<Idle>) -> PortResult<Reached> {
-        let idle = match self.plane.apply(change).await {
+        let idle = match self.plane.apply_beside(&self.changes, change, record).await {
             Ok(idle) => idle,
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,
             Err(NotCommitted::Unreachable(error)) => return Err(error),

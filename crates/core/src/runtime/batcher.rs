@@ -14,6 +14,10 @@ use tokio::sync::oneshot;
 
 use crate::ports::PortResult;
 
+/// How many windows a batch stays open at most. The answers to fifty writes that were made together
+/// arrive within this.
+const MOST_WINDOWS: u32 = 16;
+
 /// A question that no batch has taken yet.
 #[derive(Debug)]
 struct Question<K, V> {
@@ -108,6 +112,35 @@ impl<K: Clone, V> Batcher<K, V> {
         }
     }
 
+    /// Like [`Batcher::ask_after`], but lets other callers join for one window after the other, as long as
+    /// each brings another question and `full` questions are not there yet, for 16 windows at most.
+    pub async fn ask_while_joining<F, L>(
+        &self,
+        window: impl Fn() -> L,
+        full: usize,
+        question: K,
+        call: impl Fn(Vec<K>) -> F,
+    ) -> PortResult<V>
+    where
+        F: Future<Output = PortResult<Vec<V>>>,
+        L: Future<Output = ()>,
+    {
+        let windows = || async {
+            let mut there = self.waiting().questions.len();
+            for _ in 0..MOST_WINDOWS {
+                if there >= full {
+                    return;
+                }
+                window().await;
+                let before = std::mem::replace(&mut there, self.waiting().questions.len());
+                if there <= before {
+                    return;
+                }
+            }
+        };
+        self.ask_after(windows, question, call).await
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting<K, V>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,6 +186,7 @@ mod tests {
     use crate::ports::PortError;
     use futures_util::future::join_all;
     use std::cell::RefCell;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn concurrent_questions_share_one_call() {
@@ -171,6 +205,37 @@ mod tests {
         assert_eq!(*batches.borrow(), [10], "all of them were there in time");
         let late = join_all([5, 6].map(|n| batcher.ask(n, call))).await;
         assert_eq!(late, [Ok(10), Ok(12)]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_stays_open_while_others_join_and_it_is_not_full() {
+        let batches = RefCell::new(Vec::new());
+        let call = |questions: Vec<u64>| {
+            batches.borrow_mut().push(questions.len());
+            async { Ok(questions) }
+        };
+        let clock = crate::testkit::plane().0.clock;
+        let window = || clock.sleep(Duration::from_millis(3));
+        let asked = async |count: u64, apart: u64, full: usize| {
+            let batcher = Batcher::default();
+            let late = |n: u64| {
+                let (batcher, call, clock) = (&batcher, &call, &clock);
+                async move {
+                    clock.sleep(Duration::from_millis(n * apart)).await;
+                    batcher.ask_while_joining(window, full, n, call).await
+                }
+            };
+            join_all((0..count).map(late)).await;
+            batches.take()
+        };
+        assert_eq!(asked(8, 2, 100).await, [8]);
+        assert_eq!(asked(3, 7, 100).await, [1, 1, 1], "no other joins in time");
+        let full = asked(8, 2, 5).await;
+        assert!((5..8).contains(&full[0]), "{full:?}");
+        let long = asked(100, 1, 1_000).await;
+        assert!((40..60).contains(&long[0]), "it is open for 16 windows of 3 ms: {long:?}");
+        let begun = clock.steady();
+        assert_eq!((asked(1, 0, 1).await, clock.steady()), (vec![1], begun), "it is full");
     }
 
     #[tokio::test]

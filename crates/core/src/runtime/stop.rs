@@ -14,6 +14,8 @@ pub enum Stop {
     /// By SIGINT: the user, or GitHub cancelling the run.
     Interrupted,
     Terminated,
+    /// By a time limit of its own.
+    TimeUp,
 }
 
 impl From<Stop> for Failure {
@@ -21,6 +23,7 @@ impl From<Stop> for Failure {
         match stop {
             Stop::Interrupted => Failure::new(FailureKind::Interrupted, "interrupted"),
             Stop::Terminated => Failure::new(FailureKind::Stopped, "told to terminate"),
+            Stop::TimeUp => Failure::new(FailureKind::Stopped, "the time limit was reached"),
         }
     }
 }
@@ -53,6 +56,11 @@ impl StopSignal {
 
     pub fn is_raised(&self) -> bool {
         self.0.borrow().is_some()
+    }
+
+    /// Whether a time limit has raised the signal.
+    pub(crate) fn is_time_up(&self) -> bool {
+        *self.0.borrow() == Some(Stop::TimeUp)
     }
 
     /// Waits until the signal is raised, for ever if the switch was dropped.

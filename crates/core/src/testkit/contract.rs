@@ -8,6 +8,7 @@ mod arrange;
 mod ceiling;
 mod clock;
 mod compute;
+mod history;
 mod pool;
 mod store;
 mod transitions;
@@ -16,6 +17,7 @@ mod wake_ups;
 pub use ceiling::ceiling_race;
 pub use clock::clock_suite;
 pub use compute::compute_suite;
+pub use history::history_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 pub use store::{StatusOfRemoved, claim_race, store_suite};
 pub use wake_ups::wake_up_suite;
@@ -60,6 +62,11 @@ mod tests {
         let store = MemoryStore::default();
         claim_race(&[&store, &store]).await;
         ceiling_race(&[&store, &store]).await;
+    }
+
+    #[tokio::test]
+    async fn the_history_in_memory() {
+        history_suite(&MemoryStore::default()).await;
     }
 
     #[tokio::test]

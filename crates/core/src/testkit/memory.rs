@@ -2,6 +2,7 @@
 
 mod compute;
 mod forge;
+mod history;
 mod machine;
 mod pool;
 
@@ -19,7 +20,7 @@ pub use self::forge::MemoryForge;
 pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
-use crate::lifecycle::{Change, Verdict};
+use crate::lifecycle::{Change, Transition, Verdict};
 use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
@@ -27,8 +28,9 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
-use crate::model::record::{Record, State};
+use crate::model::record::{EventRow, Record, State};
 use crate::model::signal::{AgentStatus, Report};
+use crate::model::summary::ProvisionSummary;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::{KnownSettings, Plane};
@@ -63,6 +65,13 @@ pub struct Event {
     pub at: Timestamp,
 }
 
+impl Event {
+    fn row(&self) -> EventRow {
+        let Event { id, transition, from, to, run, why, at } = self.clone();
+        EventRow { instance: id, at, transition: transition.to_owned(), from, to, run, why }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tables {
     settings: Option<BTreeMap<String, String>>,
@@ -79,6 +88,8 @@ struct Tables {
     credentials: Option<Credentials>,
     demands: BTreeMap<Label, Demand>,
     events: Vec<Event>,
+    /// By run and key.
+    summaries: BTreeMap<(RunId, String), ProvisionSummary>,
     calls: Calls,
     failing: BTreeSet<&'static str>,
     /// How many answers of a call are lost, after it has had its effect.
@@ -415,6 +426,7 @@ impl Store for MemoryStore {
         tables.status.retain(|id, _| !ids.contains(id));
         tables.intents.retain(|_, intent| intent.is_open() || intent.deadline >= before);
         tables.events.retain(|event| event.at >= before);
+        tables.summaries.retain(|_, summary| summary.at >= before);
         Ok(ids.len())
     }
 
@@ -458,6 +470,29 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>> {
+        turn().await;
+        self.count("hand_overs");
+        self.answer("hand_overs")?;
+        let names = Transition::HAND_OVERS.map(Transition::as_str);
+        let mut found: Vec<EventRow> = lock(&self.0)
+            .events
+            .iter()
+            .filter(|event| {
+                (since..=until).contains(&event.at) && names.contains(&event.transition)
+            })
+            .map(Event::row)
+            .collect();
+        found.sort_by_key(|event| std::cmp::Reverse(event.at));
+        found.truncate(most);
+        Ok(found)
+    }
+
     async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
         turn().await;
         self.count("machine_count");
@@ -494,15 +529,24 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         turn().await;
         let mut tables = lock(&self.0);
-        let is_current = tables.demands.get(&current.label()) == Some(current);
+        let is_current = tables.demands.get(&next.label()) == current;
         if is_current {
             tables.demands.insert(next.label(), next.clone());
         }
         drop(tables);
         self.deliver("replace_demand", is_current)
+    }
+
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()> {
+        turn().await;
+        self.count("put_summary");
+        self.answer("put_summary")?;
+        let key = (summary.run.clone(), summary.key());
+        lock(&self.0).summaries.insert(key, summary.clone());
+        Ok(())
     }
 
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {

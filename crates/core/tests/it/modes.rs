@@ -2,6 +2,7 @@
 //! time take milliseconds.
 
 mod ceiling;
+mod explain;
 mod failures;
 mod harness;
 mod hedging;
@@ -10,6 +11,7 @@ mod keep_warm;
 mod labels;
 mod lifetimes;
 mod machine_source;
+mod operate;
 mod outcomes;
 mod preserved;
 mod provision;
@@ -19,4 +21,6 @@ mod reuse;
 mod runs;
 mod selection;
 mod settings_change;
+mod teardown;
+mod time_limit;
 mod wake_ups;

@@ -10,7 +10,7 @@ use ondeck_core::model::credentials::TokenPurpose;
 use ondeck_core::model::label::Label;
 
 use super::install::{Installation, Installer};
-use super::listener::{Listener, ListenerExit, Need, Start, UNCONFIGURED};
+use super::listener::{DELETED, Listener, ListenerExit, Need, Start, UNCONFIGURED};
 use super::program::timeout;
 use super::registration::{FILES, RegistrationRequest};
 use super::{GROUP_SETTING, GitHubRunner, Prepared, hooks};
@@ -68,6 +68,7 @@ impl GitHubRunner {
         };
         let add = registrar.add(&request, &token, self.timeouts.configure);
         let (began, added) = tokio::join!(self.begin(), add);
+        self.state().is_removable = true;
         began.and(added)
     }
 
@@ -113,7 +114,7 @@ impl GitHubRunner {
                     continue;
                 }
             };
-            let problem = self.note_exit(&prepared, &exit);
+            let problem = self.note_exit(&prepared, &exit)?;
             if self.state().need.is_none() || repairs == REPAIRS {
                 return Err(problem);
             }
@@ -122,8 +123,13 @@ impl GitHubRunner {
     }
 
     /// Remembers what the runner needs after its listener has exited, and a version that GitHub has
-    /// refused also for later runs. Returns the reason of the exit.
-    pub(super) fn note_exit(&self, prepared: &Prepared, exit: &ListenerExit) -> String {
+    /// refused also for later runs. Forgets a registration that GitHub has deleted, so that nothing asks
+    /// to remove it. Returns the reason of the exit.
+    pub(super) fn note_exit(
+        &self,
+        prepared: &Prepared,
+        exit: &ListenerExit,
+    ) -> Result<String, String> {
         let Installation { root, version, .. } = &prepared.software;
         let is_configured = root.join(FILES[0]).symlink_metadata().is_ok();
         let need = exit.need();
@@ -132,10 +138,14 @@ impl GitHubRunner {
         {
             tracing::warn!("the refused version is not recorded: {why}");
         }
+        if need == Some(Need::Registration(DELETED)) {
+            self.registrar(prepared).forget()?;
+        }
         let mut state = self.state();
         state.listener = None;
+        state.is_removable &= !exit.has_lost_job();
         state.need = need.or((!is_configured).then_some(Need::Registration(UNCONFIGURED)));
-        exit.reason(version)
+        Ok(exit.reason(version))
     }
 
     /// Registers the runner anew, or updates it, if its last listener exited for want of that.
@@ -204,8 +214,9 @@ impl GitHubRunner {
     }
 
     /// Returns how the listener exited if GitHub refused its version. With a deprecated version the
-    /// listener reports that it is listening, and exits when it first asks for a job. After a version
-    /// has been served, registrations skip this wait for an hour; a refusal is then seen by
+    /// listener reports that it is listening, and exits when GitHub answers its first request for a job.
+    /// GitHub holds that request open for a version that it serves, so that only the time tells. After a
+    /// version has been served, registrations skip this wait for an hour; a refusal is then seen by
     /// [`work`](ondeck_core::ports::Runner::work).
     async fn refusal(&self, prepared: &Prepared, listener: &Listener) -> Option<ListenerExit> {
         let version = &prepared.software.version;

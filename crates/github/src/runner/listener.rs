@@ -66,6 +66,7 @@ pub(crate) enum Need {
 
 pub(crate) const DELETED: &str = "the runner was deleted from GitHub's list";
 pub(crate) const CONFLICT: &str = "GitHub kept an earlier session of the runner open";
+pub(crate) const LOST_JOB: &str = "its listener died with a job";
 pub(crate) const UNCONFIGURED: &str = "the runner's registration files were gone";
 
 /// How a listener exited, with the end of its output.
@@ -73,6 +74,8 @@ pub(crate) const UNCONFIGURED: &str = "the runner's registration files were gone
 pub(crate) struct ListenerExit {
     code: Option<i32>,
     signal: Option<i32>,
+    /// Whether it had announced a job and not reported its end.
+    in_job: bool,
     words: String,
     /// The end of its standard error. The names of jobs are on its standard output only, so nothing
     /// here is chosen by a workflow.
@@ -228,9 +231,10 @@ async fn supervise(
     let readers = read_lines(&mut child, &[&said], &[&said, &errors], &each);
     let waited = child.wait().await;
     drain(&*clock, readers).await;
-    let exit = waited
+    let mut exit = waited
         .map(|status| ListenerExit::of(status, &said.text(), errors.text()))
         .unwrap_or_else(|_| ListenerExit::unknown());
+    exit.in_job = senders.1.borrow().is_some();
     senders.0.send_replace(ListenerState::Exited(exit));
 }
 
@@ -283,11 +287,13 @@ fn after_time(line: &str) -> Option<&str> {
 impl ListenerExit {
     fn of(status: ExitStatus, said: &str, errors: String) -> ListenerExit {
         let words = output_tail(said);
-        ListenerExit { code: status.code(), signal: status.signal(), words, errors }
+        let (code, signal) = (status.code(), status.signal());
+        ListenerExit { code, signal, in_job: false, words, errors }
     }
 
     fn unknown() -> ListenerExit {
-        ListenerExit { code: None, signal: None, words: String::new(), errors: String::new() }
+        let (words, errors) = (String::new(), String::new());
+        ListenerExit { code: None, signal: None, in_job: false, words, errors }
     }
 
     /// What the runner needs before it can listen again. `None` if it can be started as it is. Only
@@ -304,8 +310,15 @@ impl ListenerExit {
         } else if says("Not configured.") {
             Some(Need::Registration(UNCONFIGURED))
         } else {
-            None
+            self.has_lost_job().then_some(Need::Registration(LOST_JOB))
         }
+    }
+
+    /// Whether it died before it could report the end of its job. GitHub keeps such a job open for up to
+    /// ten minutes, in which it calls the runner busy, gives it no other job and does not remove it. An
+    /// exit of its own accord is no loss: it reports the job first.
+    pub(crate) fn has_lost_job(&self) -> bool {
+        self.in_job && self.code.is_none()
     }
 
     /// The reason, for people.
@@ -337,7 +350,8 @@ mod tests {
 
     fn exit(code: i32, words: &str) -> ListenerExit {
         let words = words.to_owned();
-        ListenerExit { code: Some(code), signal: None, words: words.clone(), errors: words }
+        let errors = words.clone();
+        ListenerExit { code: Some(code), signal: None, in_job: false, words, errors }
     }
 
     #[test]
@@ -385,6 +399,21 @@ mod tests {
             assert_eq!(exit(code, words).need(), need, "{code} {words}");
             let of_a_job = ListenerExit { errors: String::new(), ..exit(0, words) };
             assert_eq!(of_a_job.need(), None, "the name of a job: {words}");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_is_killed_loses_its_job() {
+        for (code, signal, in_job, lost) in [
+            (None, Some(9), true, true),
+            (None, Some(6), true, true),
+            (None, Some(9), false, false),
+            (Some(0), None, true, false),
+            (Some(2), None, true, false),
+        ] {
+            let exit = ListenerExit { code, signal, in_job, ..ListenerExit::unknown() };
+            assert_eq!(exit.has_lost_job(), lost, "{exit:?}");
+            assert_eq!(exit.need(), lost.then_some(Need::Registration(LOST_JOB)), "{exit:?}");
         }
     }
 

@@ -159,7 +159,7 @@ impl Registrar<'_> {
     }
 
     /// Keeps the saved registration for [`Registrar::take_back`], because the runner could not be
-    /// removed yet and another one is about to be registered.
+    /// removed yet.
     pub(crate) fn set_aside(&self) -> Result<(), String> {
         let copies = self.copies();
         if !copies.join(FILES[0]).exists() {
@@ -170,19 +170,25 @@ impl Registrar<'_> {
         fs::rename(&copies, &place).map_err(|e| format!("cannot make {}: {e}", place.display()))
     }
 
-    /// Makes a registration that was set aside the saved one. Returns whether there was one. There
-    /// must be no other saved one.
-    pub(crate) fn take_back(&self) -> Result<bool, String> {
+    /// The numbers of the registrations that were set aside.
+    pub(crate) fn set_aside_before(&self) -> Result<Vec<u32>, String> {
         let failed = |e: io::Error| format!("cannot read {}: {e}", self.layout.state.display());
+        let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.layout.state).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.file_name().to_string_lossy().starts_with(SET_ASIDE) {
-                folder::remove(&self.copies()).map_err(failed)?;
-                fs::rename(entry.path(), self.copies()).map_err(failed)?;
-                return Ok(true);
-            }
+            let name = entry.map_err(failed)?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(SET_ASIDE));
+            numbers.extend(number.and_then(|number| number.parse::<u32>().ok()));
         }
-        Ok(false)
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes a registration that was set aside the saved one. There must be no other saved one.
+    pub(crate) fn take_back(&self, number: u32) -> Result<(), String> {
+        let place = self.layout.state.join(format!("{SET_ASIDE}{number}"));
+        let failed = |e: io::Error| format!("cannot take back {}: {e}", place.display());
+        folder::remove(&self.copies()).map_err(failed)?;
+        fs::rename(&place, self.copies()).map_err(failed)
     }
 
     /// Whether registration files exist on this machine.

@@ -117,7 +117,6 @@ impl Machine {
         )
     }
 
-    /// All mount points.
     fn mounts(&self) -> Result<BTreeSet<String>, String> {
         let path = self.root.join("proc/self/mounts");
         let text = match fs::read_to_string(&path) {

@@ -8,6 +8,7 @@ mod downloads;
 mod harness;
 mod isolation;
 mod lifecycle;
+mod lost_jobs;
 mod recovery;
 mod registration;
 mod secrets;

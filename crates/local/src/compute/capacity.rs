@@ -115,5 +115,6 @@ fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
         },
         intent: order.intent.clone(),
         launched_at: now,
+        image: None,
     }
 }

@@ -191,6 +191,7 @@ fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedMachine> {
         },
         intent: column::parsed(row, "intent", str::parse)?,
         launched_at: column::time(row, "launched_at")?,
+        image: None,
     };
     let ended: String = row.get("ended_at")?;
     Ok(ListedMachine { machine, process: column::process(row)?, ended: !ended.is_empty() })

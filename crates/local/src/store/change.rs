@@ -37,7 +37,7 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
     let sql = format!(
-        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) \
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) \
          ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
@@ -61,11 +61,12 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         row.missed_registrations,
         row.label,
         row.reuse,
+        row.departure,
     ])
 }
 
 fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
-    let Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed } =
+    let Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed } =
         change.next()
     else {
         return Ok(0);
@@ -76,8 +77,8 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
         "UPDATE instances SET state = ?, run = ?, label = ?, threshold = ?, updated_at = ?, \
          ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version), \
          generation = coalesce(?, generation), runs = coalesce(?, runs), \
-         missed_registrations = coalesce(?, missed_registrations), reuse = coalesce(?, reuse) \
-         WHERE id = ? AND {}",
+         missed_registrations = coalesce(?, missed_registrations), reuse = coalesce(?, reuse), \
+         departure = coalesce(?, departure) WHERE id = ? AND {}",
         guard.sql
     );
     let text = |text: &str| Value::from(text.to_owned());
@@ -93,6 +94,7 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
         count(|counts| counts.runs),
         count(|counts| counts.missed_registrations),
         Value::from(reuse.map(|reuse| reuse.stored().to_owned())),
+        Value::from(departure.map(|departure| departure.stored().to_owned())),
         text(change.id().as_str()),
     ];
     values.extend(guard.values);

@@ -41,9 +41,12 @@ impl Db {
         if !file.try_exists().map_err(|e| unusable(&file, &e.to_string()))? {
             return Err(not_set_up(&file));
         }
-        let connection = connect(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let mut connection = connect(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         match schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))? {
-            FileContent::Ours => Db::start(connection, file),
+            FileContent::Ours => {
+                complete(&mut connection).map_err(|e| from_sqlite(&file, &e))?;
+                Db::start(connection, file)
+            }
             FileContent::Nothing => Err(not_set_up(&file)),
             FileContent::Other(problem) => Err(problem.error_for(&file)),
         }
@@ -60,6 +63,9 @@ impl Db {
         let found = schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))?;
         if let FileContent::Other(problem) = found {
             return Err(problem.error_for(&file));
+        }
+        if found == FileContent::Ours {
+            complete(&mut connection).map_err(|e| from_sqlite(&file, &e))?;
         }
         if found == FileContent::Nothing {
             // An empty file may have existed before, readable for all users.
@@ -190,6 +196,14 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
     };
     let (connection, read_only) = open().map_err(|e| from_sqlite(file, &e))?;
     if read_only { Err(unusable(file, "it is write-protected")) } else { Ok(connection) }
+}
+
+/// Adds what an earlier program of the same schema version did not create. Most calls only read.
+fn complete(connection: &mut Connection) -> rusqlite::Result<()> {
+    match schema::has_departure(connection)? {
+        true => Ok(()),
+        false => in_transaction(connection, schema::add_departure),
+    }
 }
 
 /// Lets [`Db::shrink`] return pages to the file system. SQLite ignores this once there are tables.

@@ -1,7 +1,7 @@
 //! Translates a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite compares the two
 //! over every state, owner and lease.
 
-use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
+use ondeck_core::lifecycle::{DepartureGuard, Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 use rusqlite::types::Value;
@@ -15,7 +15,7 @@ pub(crate) struct Condition {
 
 /// Returns the condition that admits exactly the rows that the guard admits.
 pub(crate) fn condition(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease, generation, uses } = guard else {
+    let Guard::Found { state, run, lease, generation, uses, departs } = guard else {
         // The guard admits only an absent row, and this one exists.
         return Condition { sql: "FALSE".to_owned(), values: Vec::new() };
     };
@@ -49,6 +49,10 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
             terms.push("threshold > ? AND threshold <= ?");
             values.extend([now.to_string().into(), until.to_string().into()]);
         }
+        LeaseGuard::Is(at) => {
+            terms.push("threshold = ?");
+            values.push(at.to_string().into());
+        }
         LeaseGuard::Any => {}
     }
     if let Some(generation) = generation {
@@ -59,6 +63,11 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
         UseGuard::Reusable => terms.push("reuse = ''"),
         UseGuard::Unused => terms.push("reuse = '' AND runs = 0"),
         UseGuard::Any => {}
+    }
+    match departs {
+        DepartureGuard::None => terms.push("departure = ''"),
+        DepartureGuard::NotDrained => terms.push("departure IN ('', 'retired')"),
+        DepartureGuard::Any => {}
     }
     Condition { sql: terms.join(" AND "), values }
 }
@@ -77,12 +86,13 @@ mod tests {
             lease: LeaseGuard::Unexpired(now),
             generation: Some(3),
             uses: UseGuard::Unused,
+            departs: DepartureGuard::NotDrained,
         };
         assert_eq!(
             condition(&claim),
             Condition {
                 sql: "state = ? AND run = ? AND threshold > ? AND generation = ? \
-                      AND reuse = '' AND runs = 0"
+                      AND reuse = '' AND runs = 0 AND departure IN ('', 'retired')"
                     .into(),
                 values: vec![
                     "idle".to_owned().into(),
@@ -98,6 +108,7 @@ mod tests {
             lease: LeaseGuard::Expired(now),
             generation: None,
             uses: UseGuard::Any,
+            departs: DepartureGuard::Any,
         };
         assert_eq!(condition(&reap).sql, "state <> ? AND threshold <> '' AND threshold <= ?");
         assert_eq!(condition(&Guard::Absent).sql, "FALSE");
@@ -107,12 +118,15 @@ mod tests {
             lease: LeaseGuard::Within(now, Timestamp::from_millis(1)),
             generation: None,
             uses: UseGuard::Reusable,
+            departs: DepartureGuard::None,
         };
         let texts = ["idle", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z"];
         assert_eq!(
             condition(&renewal),
             Condition {
-                sql: "state = ? AND threshold > ? AND threshold <= ? AND reuse = ''".into(),
+                sql: "state = ? AND threshold > ? AND threshold <= ? AND reuse = '' \
+                      AND departure = ''"
+                    .into(),
                 values: texts.map(|text| text.to_owned().into()).into(),
             }
         );

@@ -24,7 +24,7 @@ const SHARE: u64 = 8;
 const LOW: u64 = 128 * 1024;
 
 /// The reserve of the store in a directory.
-fn reserve(dir: &Path) -> PathBuf {
+pub(crate) fn reserve(dir: &Path) -> PathBuf {
     dir.join("reserve")
 }
 

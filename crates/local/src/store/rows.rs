@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Params};
 /// The columns of `instances`, in the order that [`record`] expects.
 pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
      usage_class, cpu, mem, created_at, updated_at, ticketed_at, settings_version, \
-     generation, runs, missed_registrations, label, reuse";
+     generation, runs, missed_registrations, label, reuse, departure";
 
 /// Returns the records that satisfy a condition, ordered by id, and the corrupt rows among them.
 pub(crate) fn listing(
@@ -73,6 +73,7 @@ fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
         missed_registrations: number(row, 15)?,
         label: text(row, 16)?,
         reuse: text(row, 17)?,
+        departure: text(row, 18)?,
     })
 }
 

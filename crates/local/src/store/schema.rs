@@ -20,7 +20,7 @@ CREATE TABLE instances (
     id TEXT PRIMARY KEY NOT NULL, state TEXT, run TEXT, threshold TEXT, resource_class TEXT,
     instance_type TEXT, usage_class TEXT, cpu INTEGER, mem INTEGER, created_at TEXT,
     updated_at TEXT, ticketed_at TEXT, settings_version TEXT, generation INTEGER, runs INTEGER,
-    missed_registrations INTEGER, label TEXT, reuse TEXT
+    missed_registrations INTEGER, label TEXT, reuse TEXT, departure TEXT DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX instances_of_run ON instances (run) WHERE run <> '';
 CREATE INDEX instances_by_threshold ON instances (threshold) WHERE state <> 'terminated';
@@ -92,6 +92,26 @@ CREATE TABLE job_output (
 ) WITHOUT ROWID;
 ";
 
+/// Tables that came after this version of the schema. A file without them is still ours, and gets them
+/// when they are written to. The key of a summary begins with the time of its call.
+const LATER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS summaries (
+    run TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS summaries_by_time ON summaries (key);
+";
+
+/// Creates the tables that a file of an earlier version lacks.
+pub(crate) fn add_later_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(LATER_TABLES)
+}
+
+/// Whether the file has all tables.
+pub(crate) fn has_later_tables(connection: &Connection) -> rusqlite::Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'summaries')";
+    connection.prepare_cached(SQL)?.query_row([], |row| row.get(0))
+}
+
 /// What a database file contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileContent {
@@ -144,7 +164,8 @@ impl SchemaProblem {
 pub(crate) fn inspect(connection: &Connection) -> rusqlite::Result<FileContent> {
     // One statement, so that no other process can create the tables in between.
     const HEADER: &str = "SELECT (SELECT application_id FROM pragma_application_id),
-        (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)";
+        (SELECT user_version FROM pragma_user_version),
+        (SELECT count(*) FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*')";
     let (application, version, tables): (i32, i32, i64) =
         connection.query_row(HEADER, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(match (application, version) {
@@ -156,14 +177,48 @@ pub(crate) fn inspect(connection: &Connection) -> rusqlite::Result<FileContent> 
     })
 }
 
+/// Adds the column that files of this version did not have at first, unless it is there. A program that
+/// does not know it names the columns that it reads and writes, so it can still use the file.
+pub(crate) fn add_departure(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    match has_departure(transaction)? {
+        true => Ok(()),
+        false => {
+            transaction.execute_batch("ALTER TABLE instances ADD COLUMN departure TEXT DEFAULT ''")
+        }
+    }
+}
+
+/// Whether the file has that column.
+pub(crate) fn has_departure(connection: &Connection) -> rusqlite::Result<bool> {
+    const SQL: &str =
+        "SELECT count(*) FROM pragma_table_info('instances') WHERE name = 'departure'";
+    connection.query_row(SQL, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+/// Drops all tables, so that the file is like a new one. Processes that have it open can then neither
+/// read nor write.
+pub(crate) fn drop_all(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    const NAMES: &str = "SELECT name FROM sqlite_schema
+        WHERE type = 'table' AND name NOT GLOB 'sqlite_*'";
+    let mut statement = transaction.prepare(NAMES)?;
+    let names: Vec<String> =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for name in names {
+        transaction.execute_batch(&format!("DROP TABLE \"{name}\""))?;
+    }
+    transaction.pragma_update(None, "user_version", 0)?;
+    transaction.pragma_update(None, "application_id", 0)
+}
+
 /// Creates the tables, unless another process has already done so. Returns why the file cannot be
 /// used, if so.
 pub(crate) fn create(transaction: &Transaction<'_>) -> rusqlite::Result<Option<SchemaProblem>> {
     match inspect(transaction)? {
-        FileContent::Ours => Ok(None),
+        FileContent::Ours => add_later_tables(transaction).map(|()| None),
         FileContent::Other(problem) => Ok(Some(problem)),
         FileContent::Nothing => {
             transaction.execute_batch(TABLES)?;
+            add_later_tables(transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
             Ok(None)

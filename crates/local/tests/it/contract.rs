@@ -6,8 +6,8 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
-    StatusOfRemoved, ceiling_race, claim_race, pool_duplicates_suite, pool_passes_untouched,
-    pool_suite, store_suite,
+    StatusOfRemoved, ceiling_race, claim_race, history_suite, pool_duplicates_suite,
+    pool_passes_untouched, pool_suite, store_suite,
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
@@ -17,6 +17,12 @@ use crate::harness::{LocalHarness, RealClock, instance};
 async fn the_store_meets_its_contract() {
     let harness = LocalHarness::new();
     store_suite(&harness.store(), StatusOfRemoved::Deleted).await;
+}
+
+#[tokio::test]
+async fn what_has_happened_meets_its_contract() {
+    let harness = LocalHarness::new();
+    history_suite(&harness.store()).await;
 }
 
 #[tokio::test]

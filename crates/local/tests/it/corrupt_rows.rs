@@ -93,6 +93,7 @@ fn record(n: usize, state: State) -> Record {
         ticketed_at: None,
         settings_version: None,
         reuse: ondeck_core::model::reuse::Reuse::Always,
+        departure: ondeck_core::model::departure::Departure::None,
         suffix: None,
         counts: Counts::default(),
     }
@@ -125,8 +126,9 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.missed_registrations.to_string(),
         row.label,
         row.reuse,
+        row.departure,
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 

@@ -148,7 +148,7 @@ fn corrupt(harness: &LocalHarness) {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
             'c6i.large', 'spot', {cpu}, 4096, '2025-05-31T11:00:00.000Z',
-            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0, '', '');"
+            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0, '', '', '');"
         )
     };
     harness.sql(&row("'i-1'", "'idle'", "2"));

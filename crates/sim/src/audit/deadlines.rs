@@ -40,9 +40,10 @@ impl Audit {
         (after, at): (&Record, Timestamp),
     ) {
         let Some(began) = self.began(by) else { return };
-        let Some(threshold) = after.threshold.filter(|_| transition != Transition::Expire) else {
-            return;
-        };
+        // The table of transitions says what these do to it.
+        use Transition::{Drain, Expire, Retire};
+        let gives_none = matches!(transition, Expire | Retire | Drain);
+        let Some(threshold) = after.threshold.filter(|_| !gives_none) else { return };
         let kept = before.and_then(|before| before.threshold) == Some(threshold);
         if transition == Transition::Renew && after.state == State::Idle && kept {
             return;
@@ -75,8 +76,8 @@ impl Audit {
         let asks: Vec<Option<&Ask>> = match (self.provisions.get(&by), owner) {
             (Some(provision), _) => vec![Some(&provision.ask)],
             // A rescue asks for what the run has asked for, and a completed run is released by the
-            // settings.
-            (None, Some(run)) if self.is_refresh(by) && !warms_up => {
+            // settings. A write may take effect after its refresh has exited.
+            (None, Some(run)) if self.all_refreshes.contains(&by) && !warms_up => {
                 let asked = self.asked_by_runs.get(run).into_iter().flatten();
                 asked.map(Some).chain([None]).collect()
             }
@@ -131,7 +132,7 @@ impl Audit {
                         allowed.push(Duration::ZERO);
                     }
                 }
-                Transition::Expire | Transition::Reap => {}
+                Transition::Retire | Transition::Drain | Transition::Expire | Transition::Reap => {}
             }
         }
         allowed
@@ -162,6 +163,8 @@ impl Audit {
         let used = record.counts.runs > 0 && (own || self.reuses_nothing());
         match over_by(record, settings, now) {
             _ if used => IsOver::Yes,
+            // A release may have read the record before an operator marked it.
+            IsOver::No if Audit::is_wanted_gone(record) => IsOver::Perhaps,
             // A machine that a refresh has given back to the run whose job it had.
             IsOver::No if record.reuse == Reuse::Never => IsOver::Perhaps,
             is_over => is_over,

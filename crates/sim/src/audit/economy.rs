@@ -15,6 +15,7 @@ use ondeck_core::modes::provision::{MachineSource, Outcome, Provisioned};
 use ondeck_core::modes::refresh;
 use ondeck_core::ports::ReceivedMessage;
 
+use super::pool_rules::LONGEST_HOLD;
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
 use crate::plan::{Ask, spans};
@@ -38,6 +39,8 @@ pub(super) struct Economy {
     met: BTreeMap<Pid, BTreeMap<InstanceId, Ticket>>,
     /// The processes that have received a ticket which was about to expire, or no ticket.
     met_doubtful: BTreeSet<Pid>,
+    /// When a message was last received that is no ticket, or one that was about to expire.
+    doubtful_at: Option<Timestamp>,
     /// The last heartbeat of each agent, and when it was sent.
     beats: BTreeMap<Pid, (Heartbeat, Timestamp)>,
     /// How many first pauses before a call is repeated were the shortest possible, and how many there
@@ -99,7 +102,10 @@ impl Audit {
                     let met = self.economy.met.entry(by).or_default();
                     met.entry(ticket.instance_id.clone()).or_insert(ticket);
                 }
-                None => _ = self.economy.met_doubtful.insert(by),
+                None => {
+                    self.economy.met_doubtful.insert(by);
+                    self.economy.doubtful_at = Some(now);
+                }
             }
         }
     }
@@ -146,6 +152,9 @@ impl Audit {
         }
         let selection = outcome.timings.selection;
         let is_empty = self.economy.last_ticket.get(ask.class).is_none_or(|at| *at + SKEW < began);
+        // Its receiver may still hide it, and a queue that hides messages is asked again.
+        let doubtful_at = self.economy.doubtful_at;
+        let is_empty = is_empty && doubtful_at.is_none_or(|at| at + LONGEST_HOLD < began);
         let is_empty = is_empty && !self.has_tickets_of(ask.class);
         if is_empty && outcome.search.asked && selection > self.economy.latency * 4 + poll {
             let how = format!("{selection:?} were spent on an empty pool");
@@ -274,9 +283,13 @@ impl Audit {
         }
     }
 
-    /// A run asks for machines itself, so that earlier rescues of it do not count.
+    /// A run asks for machines itself, so that earlier rescues of it do not count, nor do those under
+    /// way: their failures are noted in the demand, which the run replaces.
     pub(super) fn asks_again(&mut self, run: &RunId) {
         self.economy.failed_rescues.retain(|label, _| label.run != *run);
+        for begun in self.economy.rescues.values_mut() {
+            begun.retain(|label, _| label.run != *run);
+        }
     }
 
     /// A refresh has ended. Notes which of its rescues have failed after they had ordered machines.

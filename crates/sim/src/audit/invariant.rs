@@ -125,6 +125,8 @@ pub enum Invariant {
     Contradiction,
     /// A machine that serves a run of its own has served no other before, and serves none afterwards.
     OneRun,
+    /// A machine that an operator has drained gets no further run.
+    NotDrained,
     /// No process of a history panics.
     NoPanic,
 }
@@ -183,6 +185,7 @@ impl Invariant {
             Invariant::TrueReport => "report is true",
             Invariant::Contradiction => "contradictions are refused",
             Invariant::OneRun => "one run per machine",
+            Invariant::NotDrained => "drained is not reused",
             Invariant::NoPanic => "no panic",
         }
     }

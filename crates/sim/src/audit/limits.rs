@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::model::ceiling::MachineCount;
-use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ids::{ResourceClass, RunId};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::refresh;
@@ -12,7 +12,7 @@ use ondeck_core::ports::{Machine, Order};
 
 use super::deadlines::{IsOver, LEAST_KEPT};
 use super::{Audit, IN_FLIGHT, Invariant, SKEW};
-use crate::kernel::Pid;
+use crate::kernel::{Pid, digest};
 use crate::plan::{Ask, Kept, kept, spans};
 
 /// How long a provision may take until it has launched its machines.
@@ -38,6 +38,21 @@ pub(super) fn numbers(text: &str) -> Vec<(Option<&str>, usize)> {
 pub(super) fn has_ceiling_for(text: &str, class: &str) -> bool {
     numbers(text).into_iter().any(|(of, _)| of.is_none_or(|of| of == class))
 }
+
+/// The run that an order is for. A refresh may launch machines of several kinds for one run of its own,
+/// so each kind counts as a run.
+pub(super) fn ordered_for(order: &Order) -> RunId {
+    if !order.run.as_str().starts_with(KEPT_FOR) {
+        return order.run.clone();
+    }
+    let needs = &order.requirements;
+    let kind = digest(&[&needs.class, &needs.usage, &needs.types.to_string()]);
+    RunId::new(format!("{}-{kind:x}", order.run)).expect("it is a name")
+}
+
+/// How long before it launches machines to keep a refresh may have looked for idle ones: some calls of
+/// half a second each.
+const LOOKED_BEFORE: Duration = Duration::from_secs(4);
 
 impl Audit {
     /// Machines were launched, and `machines` exist at the provider now. Their number must be
@@ -101,13 +116,18 @@ impl Audit {
     /// All texts of a setting that have been in force since then.
     pub(crate) fn texts_since(&self, name: &str, time: Timestamp) -> Vec<String> {
         let stored = self.stored_since(time).into_iter();
-        stored.map(|all| all.get(name).cloned().unwrap_or_default()).collect()
+        let texts = stored.map(|all| all.get(name).cloned().unwrap_or_default());
+        // A refresh beside the very first one may have found nothing stored.
+        let is_first = self.first_stored.is_some_and(|first| first > time);
+        texts.chain(is_first.then(String::new)).collect()
     }
 
     /// Refresh launches machines to keep: not more than are missing, or have to be replaced.
     pub(super) fn launches_to_keep(&mut self, by: Pid, order: &Order, now: Timestamp) {
         let Some(began) = self.began(by).filter(|_| self.is_steady) else { return };
-        if !order.run.as_str().starts_with(KEPT_FOR) || self.refreshes_at_work() > 1 {
+        // Those with a time limit launch once, also beside each other.
+        let is_alone = self.refreshes_at_work() <= 1 || self.leaves_new();
+        if !order.run.as_str().starts_with(KEPT_FOR) || !is_alone {
             return;
         }
         let ordered = &order.requirements;
@@ -123,9 +143,16 @@ impl Audit {
             return self.violated(Invariant::MinimumKept, how);
         };
         let idle = self.idle(most, began, now);
-        let idle = idle.into_iter().filter(|it| self.is_over(it, began, now) == IsOver::No).count();
-        if idle + order.count as usize > most.count {
-            let how = format!("{} are launched beside {idle}, for {}", order.count, most.count);
+        // One that has become idle since the refresh last looked is not missing, but it cannot know.
+        let is_seen = |it: &&Record| {
+            self.idle_since.get(&it.id).is_none_or(|since| *since + LOOKED_BEFORE < now)
+        };
+        let idle = idle.into_iter().filter(is_seen);
+        let idle = idle.filter(|it| self.is_over(it, began, now) == IsOver::No).count();
+        let starting = self.starting(most, began, now);
+        if idle + starting + order.count as usize > most.count {
+            let beside = format!("{idle} and {starting}");
+            let how = format!("{} are launched beside {beside}, for {}", order.count, most.count);
             self.violated(Invariant::MinimumKept, how);
         }
     }
@@ -166,7 +193,7 @@ impl Audit {
                 left + SKEW >= idle_time.max(LEAST_KEPT) / 2
             };
             let staying = self.idle(kept, began, now).into_iter().filter(stays).count();
-            let coming = self.coming(kept, began);
+            let coming = self.coming(kept, began) + self.starting(kept, began, now);
             if staying + coming < kept.count {
                 let how = format!("{staying} and {coming} machines stay of {kept:?}");
                 return self.violated(Invariant::MinimumKept, how);
@@ -195,6 +222,19 @@ impl Audit {
                 && changed.is_some_and(|changed| changed + leaving > began)
         };
         self.records.values().filter(just_left).count()
+    }
+
+    /// How many machines for a minimum refreshes with a time limit have launched that are not idle yet.
+    fn starting(&self, kept: &Kept, began: Timestamp, now: Timestamp) -> usize {
+        let is_starting = |record: &&Record| {
+            matches!(record.state, State::Created | State::Running)
+                && record.run.as_ref().is_some_and(|run| run.as_str().starts_with(KEPT_FOR))
+                && !record.is_expired(now + SKEW)
+                && self.fits(&kept.ask(), &record.spec, began, false)
+                && self.was_large_enough(record, began)
+        };
+        let records = self.records.values().filter(|_| self.leaves_new());
+        records.filter(is_starting).count()
     }
 
     /// How long a machine may take to leave its run.

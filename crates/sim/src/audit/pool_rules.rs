@@ -19,7 +19,7 @@ use crate::plan::{Ask, contradict, is_unsound};
 use crate::simulated_machines::Condition;
 
 /// A ticket stays hidden at most this long after it was received.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// What the auditor knows about the tickets with one text.
 #[derive(Debug, Default, Clone)]
@@ -125,6 +125,7 @@ impl Audit {
             let how = format!("a usual time was taken from {live} machines");
             self.violated(Invariant::TrueReport, how);
         }
+        self.first_stored.get_or_insert(timestamp(now));
         let is_news = self.stored.last().is_none_or(|(_, last)| last != all);
         if is_news {
             self.stored.push((timestamp(now), all.clone()));
@@ -235,12 +236,8 @@ impl Audit {
         for message in messages {
             let history = self.tickets.entry(message.body.clone()).or_default();
             history.received.push((by, now));
+            self.receivers.insert(message.receipt.0.clone(), by);
         }
-    }
-
-    /// The process that received a ticket last.
-    pub(super) fn last_receiver(&self, body: &str) -> Option<Pid> {
-        self.tickets.get(body)?.received.last().map(|(by, _)| *by)
     }
 
     /// The last of identical tickets was deleted.

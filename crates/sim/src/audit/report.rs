@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Change, Transition};
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::heartbeat::{Heartbeat, idle_period};
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::model::record::{Record, State};
@@ -11,6 +12,7 @@ use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::release::{Disposition, Released};
 use ondeck_core::modes::{provision, refresh, release};
+use ondeck_core::ports::ReceivedMessage;
 
 use super::deadlines::IsOver;
 use super::{Audit, Invariant, SKEW, is_about};
@@ -42,8 +44,14 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    fn has(&self, transition: Transition, id: &InstanceId) -> bool {
+    pub(super) fn has(&self, transition: Transition, id: &InstanceId) -> bool {
         self.written.iter().any(|(made, of)| *made == transition && of == id)
+    }
+
+    /// Whether its last change of the machine was to make it idle.
+    fn has_returned(&self, id: &InstanceId) -> bool {
+        let last = self.written.iter().rev().find(|(_, of)| of == id);
+        last.is_some_and(|(made, _)| matches!(made, Transition::GiveBack | Transition::Release))
     }
 }
 
@@ -117,8 +125,11 @@ impl Audit {
         let is_live = |id: &&InstanceId| {
             self.records.get(id).is_some_and(|r| r.state.is_live() && !r.is_expired(now + SKEW))
         };
+        // Another call of the run may have claimed it since.
         let is_owned = |id: &&InstanceId| {
-            self.records.get(id).is_some_and(|record| record.run.as_ref() == Some(&outcome.run))
+            let record = self.records.get(id);
+            let is_owned = record.is_some_and(|record| record.run.as_ref() == Some(&outcome.run));
+            is_owned && !effects.has_returned(id)
         };
         let wrong = outcome.terminated.iter().find(is_live);
         if let Some(id) = wrong.or_else(|| outcome.returned.iter().find(is_owned)).cloned() {
@@ -205,7 +216,7 @@ impl Audit {
         &mut self,
         by: Pid,
         outcome: &refresh::Outcome,
-        began: Timestamp,
+        (began, now): (Timestamp, Timestamp),
     ) {
         let effects = self.effects.remove(&by).unwrap_or_default();
         self.concludes_rescues(by, outcome);
@@ -228,7 +239,8 @@ impl Audit {
             self.untrue(format!("a refresh did not do this with {id}: {outcome:?}"));
         }
         let gives = [Transition::Activate, Transition::Commit, Transition::Renew];
-        let gave = effects.written.iter().any(|(made, _)| gives.contains(made));
+        let leaves = |made: &Transition| self.leaves_new() && *made == Transition::Register;
+        let gave = effects.written.iter().any(|(made, _)| gives.contains(made) || leaves(made));
         if self.is_quiet && !outcome.rescued.is_empty() && !gave {
             self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
@@ -237,29 +249,39 @@ impl Audit {
         let contradicts =
             self.settings_since(began).iter().any(|all| contradict(&all.times, |_| true));
         let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some() || contradicts;
-        if self.forbid_waste
-            && !has_reason
-            && !is_limited_by_settings
-            && !outcome.warnings.is_empty()
-        {
-            self.untrue(format!("nothing is wrong, and a refresh warns: {:?}", outcome.warnings));
+        let is_late = self.has_no_time_to_launch(now.since(began));
+        let is_stopped = self.must_have_stopped(now.since(began));
+        let is_wrong = |warning: &&String| {
+            !(is_late && warning.contains("no time is left")
+                || is_stopped && warning.contains("the time limit was reached"))
+        };
+        let wrong: Vec<&String> = outcome.warnings.iter().filter(is_wrong).collect();
+        if self.forbid_waste && !has_reason && !is_limited_by_settings && !wrong.is_empty() {
+            self.untrue(format!("nothing is wrong, and a refresh warns: {wrong:?}"));
         }
         // A limit passes, and the next refresh does what is left.
         let is_excused = outcome.failure.is_none() && !outcome.warnings.is_empty();
         if self.calls_are_answered && outcome.set_up && effects.is_limited && !is_excused {
             self.untrue(format!("a refresh was limited, and reports {:?}", outcome.failure));
         }
-        // The machines of a completed run that do not return to the pool are reported by their run.
-        let is_of_completed =
-            |id: &InstanceId| !outcome.completed.is_empty() && effects.has(Transition::Release, id);
+        // The machines of a completed run that do not return to the pool are reported by their run, or
+        // not at all, if a refresh with a limit does not wait for all of them.
+        let is_of_completed = |id: &InstanceId| {
+            let is_released = !outcome.completed.is_empty() || self.leaves_new();
+            is_released && effects.has(Transition::Release, id)
+        };
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
         let reaped = reaps.filter(|(_, id)| !is_of_completed(id)).count();
+        let releases = effects.written.iter().filter(|(made, _)| *made == Transition::Release);
+        // Machines that an earlier refresh has launched.
+        let handed_over = if self.leaves_new() { releases.count() } else { 0 };
         let listed = |name: &String| !effects.removed_runners.contains(name);
         if outcome.offline_runners.iter().any(listed)
             || outcome.settled_intents > effects.closed_intents.len()
             || outcome.pruned_tickets > effects.deleted_tickets
             || outcome.pruned_records > effects.forgotten_records
-            || outcome.warmed > effects.launched
+            || outcome.warmed > effects.launched.max(handed_over)
+            || outcome.starting > 0 && !self.leaves_new()
             || outcome.rerun.iter().any(|run| !effects.rerun.contains(run))
             // A rescue that fails reaps what it has launched, and says why it failed.
             || self.forbid_waste
@@ -268,6 +290,23 @@ impl Audit {
         {
             self.untrue(format!("a refresh did {effects:?}, and reports {outcome:?}"));
         }
+    }
+
+    /// Whether refreshes have a time limit, and leave the machines that they launch to the next one.
+    pub(super) fn leaves_new(&self) -> bool {
+        self.time_limit.is_some()
+    }
+
+    /// Whether a refresh that has taken so long begins no launch any more.
+    pub(crate) fn has_no_time_to_launch(&self, took: Duration) -> bool {
+        const LAUNCH: Duration = Duration::from_secs(12);
+        self.time_limit.is_some_and(|limit| took + LAUNCH + SKEW > limit)
+    }
+
+    /// Whether a refresh that has taken so long was told to stop because of its limit.
+    fn must_have_stopped(&self, took: Duration) -> bool {
+        const CLEAN_UP: Duration = Duration::from_secs(6);
+        self.time_limit.is_some_and(|limit| took + CLEAN_UP + SKEW > limit)
     }
 
     /// An agent sends a heartbeat at `now`, by its own clock.
@@ -342,7 +381,10 @@ impl Audit {
         }
         for class in CLASS_NAMES {
             let of_class = |id: &&InstanceId| {
-                self.specs.get(id).is_some_and(|spec| spec.resource_class.as_str() == class)
+                // What is drained leaves at once.
+                let record = self.records.get(id);
+                record.is_none_or(|it| it.departure != Departure::Drained)
+                    && self.specs.get(id).is_some_and(|it| it.resource_class.as_str() == class)
             };
             let rotated = outcome.rotated.iter().filter(of_class).count();
             let is_idle = |record: &&Record| {
@@ -368,7 +410,9 @@ impl Audit {
             };
             let idle = self.records.values().filter(is_idle);
             let missed = idle.filter(long_ago).map(|record| record.id.clone()).next();
-            if let Some(id) = missed.filter(|_| undisturbed && rotated == 0) {
+            // A refresh with a time limit replaces it when the new machine is idle.
+            let is_begun = self.leaves_new() && outcome.starting + outcome.warmed > 0;
+            if let Some(id) = missed.filter(|_| undisturbed && rotated == 0 && !is_begun) {
                 self.violated(Invariant::Lifetime, format!("{id} was not replaced"));
             }
         }
@@ -378,15 +422,15 @@ impl Audit {
     }
 
     /// A provision has ended; these tickets are hidden. None of them may be hidden by it.
-    pub(crate) fn hides_nothing(&mut self, by: Pid, hidden: &[String]) {
-        let hides = |body: &&String| {
-            let ticket = Ticket::from_json(body).ok();
+    pub(crate) fn hides_nothing(&mut self, by: Pid, hidden: &[ReceivedMessage]) {
+        let hides = |message: &&ReceivedMessage| {
+            let ticket = Ticket::from_json(&message.body).ok();
             let record = ticket.as_ref().and_then(|it| self.records.get(&it.instance_id));
             let leads = ticket.as_ref().zip(record).is_some_and(|(it, of)| is_about(it, of));
-            leads && self.last_receiver(body) == Some(by)
+            leads && self.receivers.get(&message.receipt.0) == Some(&by)
         };
-        if let Some(body) = hidden.iter().find(hides).cloned() {
-            self.violated(Invariant::PutBack, body);
+        if let Some(message) = hidden.iter().find(hides) {
+            self.violated(Invariant::PutBack, message.body.clone());
         }
     }
 

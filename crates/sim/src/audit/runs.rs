@@ -12,7 +12,7 @@ use ondeck_core::modes::refresh;
 
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::{Pid, timestamp};
-use crate::plan::Ask;
+use crate::plan::{Ask, spans};
 use crate::simulated_machines::SimulatedMachines;
 
 /// How long an agent may take to notice that its time is up, besides the skew of its clock.
@@ -48,7 +48,8 @@ impl Audit {
             transition,
             Transition::Release | Transition::GiveBack | Transition::Expire | Transition::Reap
         );
-        let Some(before) = before.filter(|_| takes && has_job && self.is_refresh(by)) else {
+        let is_judged = self.is_refresh(by) || self.is_operator(by);
+        let Some(before) = before.filter(|_| takes && has_job && is_judged) else {
             return;
         };
         let has_time = before.threshold.is_some_and(|threshold| threshold > now + SKEW);
@@ -62,7 +63,8 @@ impl Audit {
             State::Idle | State::Terminated => false,
         };
         if is_kept && has_time && !is_troubled && self.is_quiet {
-            let how = format!("a refresh makes {transition} of {}, which has a job", before.id);
+            let who = if self.is_operator(by) { "an operator" } else { "a refresh" };
+            let how = format!("{who} makes {transition} of {}, which has a job", before.id);
             self.violated(Invariant::JobKept, how);
         }
     }
@@ -95,6 +97,9 @@ impl Audit {
         let ended = self.last_provisions.get(&label.run).copied();
         let provisions = self.provisions_at_work.values().any(|at_work| *at_work == label.run)
             || ended.is_some_and(|ended| self.began(by).is_some_and(|began| began <= ended));
+        // An earlier refresh with a time limit has launched it, before the run's own provision ended.
+        let is_late = self.leaves_new() && ended.is_some_and(|ended| after.created_at <= ended);
+        let provisions = provisions || is_late && transition == Transition::Activate;
         let asked = self.asked_under(&label).map(|ask| ask.count).max();
         let Some(asked) = asked.filter(|_| self.agents_beat && self.is_quiet && !provisions) else {
             return;
@@ -138,6 +143,17 @@ impl Audit {
         }
     }
 
+    /// Whether a refresh with a time limit has launched the machine, and cannot know yet that it will
+    /// not come up.
+    fn is_awaited(&self, id: &InstanceId, began: Timestamp) -> bool {
+        let stored = self.stored.iter();
+        let patience =
+            stored.filter_map(|(_, all)| spans::span(all, "validation-timeout-sec")).max();
+        let patience = patience.unwrap_or_default() + SKEW * 2;
+        let created = self.records.get(id).filter(|record| record.state == State::Created);
+        self.leaves_new() && created.is_some_and(|record| began < record.updated_at + patience)
+    }
+
     /// A refresh has succeeded. A run that had completed before the one before it holds nothing, and
     /// one whose jobs had been waiting since then has a machine.
     pub(crate) fn refresh_attends(
@@ -148,8 +164,8 @@ impl Audit {
         machines: &SimulatedMachines,
     ) {
         // Another refresh may be at work for a run, and a warning says what could not be done. One
-        // for each silent machine does not.
-        let all_done = outcome.warnings.len() == outcome.silent.len();
+        // for each silent or failing machine does not.
+        let all_done = outcome.warnings.len() == outcome.silent.len() + outcome.failing.len();
         let alone = self.refreshes_at_work() == 1 && all_done;
         if !self.judges_runs || !alone || outcome.failure.is_some() {
             return;
@@ -176,7 +192,8 @@ impl Audit {
         };
         let unserved = |label: &&Label| {
             let held = self.held_under(label, now);
-            self.may_be_rescued(label, began) && held.iter().all(gone)
+            let is_lost = |id: &InstanceId| gone(id) && !self.is_awaited(id, began);
+            self.may_be_rescued(label, began) && held.iter().all(is_lost)
         };
         let unserved: Vec<Label> = waiting.iter().filter(unserved).cloned().collect();
         self.unserved.retain(|label, _| unserved.contains(label));

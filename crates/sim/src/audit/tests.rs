@@ -47,6 +47,7 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         ticketed_at: None,
         settings_version: None,
         reuse: ondeck_core::model::reuse::Reuse::Always,
+        departure: ondeck_core::model::departure::Departure::None,
         suffix: None,
         counts: Counts::default(),
     }
@@ -293,6 +294,7 @@ fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
                 spec: record(State::Created, "a", None).spec,
                 intent: intent.clone(),
                 launched_at: at(0),
+                image: None,
             };
             let machines: Vec<Machine> = names.iter().map(machine).collect();
             audit.intended(&intent);

@@ -30,6 +30,7 @@ pub(super) fn legal(
         Transition::GiveBack => (from, to) == (Claimed, Idle),
         Transition::Renew => from == to && matches!(from, Idle | Running),
         Transition::Preserve => (from, to) == (Running, Running),
+        Transition::Retire | Transition::Drain => from != Terminated && from == to,
         Transition::Expire => from != Terminated && from == to,
         Transition::Reap => from != Terminated && to == Terminated,
     };
@@ -42,9 +43,12 @@ pub(super) fn legal(
         Transition::Claim => before.run.is_none() && after.run.is_some(),
         Transition::Release | Transition::GiveBack => before.run.is_some() && after.run.is_none(),
         Transition::Reap => after.run.is_none(),
-        Transition::Expire | Transition::Renew | Transition::Preserve | Transition::Register => {
-            kept
-        }
+        Transition::Expire
+        | Transition::Renew
+        | Transition::Preserve
+        | Transition::Retire
+        | Transition::Drain
+        | Transition::Register => kept,
     };
     if !runs {
         return Err(format!("owner {:?} to {:?}", before.run, after.run));
@@ -53,6 +57,7 @@ pub(super) fn legal(
     let times = match transition {
         Transition::Reap => !in_time && after.threshold.is_none(),
         Transition::Expire => after.threshold.is_some_and(|threshold| threshold <= at),
+        Transition::Retire | Transition::Drain => before.threshold == after.threshold,
         _ => in_time && after.threshold.is_some_and(|threshold| threshold >= at),
     };
     if !times {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
 use ondeck_core::model::record::State;
+use ondeck_core::modes::operate::Command;
 use ondeck_core::runtime::stop::Stop;
 
 use super::{Harness, ScheduledAction, run_id};
@@ -93,6 +94,17 @@ impl Harness {
                 }
             }
             Action::Reassign(nth) => self.reassign(nth),
+            Action::Drain(None) => self.operate(Command::Drain, Vec::new()),
+            Action::Drain(Some(nth)) => {
+                if let Some(id) = self.nth(nth) {
+                    self.operate(Command::Drain, vec![id]);
+                }
+            }
+            Action::Terminate(nth) => {
+                if let Some(id) = self.nth(nth) {
+                    self.operate(Command::Terminate, vec![id]);
+                }
+            }
         }
     }
 

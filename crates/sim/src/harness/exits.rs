@@ -46,6 +46,12 @@ impl Harness {
                 self.kernel
                     .note(&name, || format!("{:?}", result.map(|outcome| outcome.instances)));
             }
+            (_, Exit::Operated(result)) => {
+                self.kernel.note(&name, || format!("{result:?}"));
+                if let Ok(outcome) = &*result {
+                    self.world.audit().operator_reports(pid, outcome);
+                }
+            }
             (_, Exit::Refreshed(result, began)) => {
                 self.tally.refreshed += 1;
                 let failure = match &*result {
@@ -60,6 +66,7 @@ impl Harness {
                     self.world.audit().knows_usual_time(began, &registered);
                 }
                 self.refresh_must_stop_soon(pid);
+                self.refresh_must_end_in_time(began);
                 if result.is_err() {
                     self.world.audit().refresh_is_gone(pid, self.kernel.true_time());
                 }
@@ -70,14 +77,14 @@ impl Harness {
                         self.must_count_right(began);
                         self.must_end_orphans(began);
                     }
-                    self.world.audit().refresh_reports(pid, outcome, began);
+                    self.world.audit().refresh_reports(pid, outcome, (began, now));
                     self.world.audit().refresh_rotates(outcome, (began, now));
                     self.attended(outcome, (began, now));
                     self.world.audit().refresh_keeps(pid, self.kernel.true_time());
                     let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
                     if outcome.failure.is_none() || only_set_up {
                         self.must_be_repaired(began);
-                        self.must_be_rescued(began);
+                        self.must_be_rescued(outcome, began);
                     }
                 }
                 self.kernel.note(&name, || match &*result {
@@ -161,7 +168,7 @@ impl Harness {
 
     /// Checks that a successful refresh left no run without a machine whose jobs were waiting when
     /// it began. Without faults only, because a rescue may fail.
-    fn must_be_rescued(&self, began: Timestamp) {
+    fn must_be_rescued(&self, outcome: &refresh::Outcome, began: Timestamp) {
         // Another refresh may be at work for the run.
         let others = self.processes.values().any(|process| process.kind == ProcessKind::Refresh);
         if others || !self.plan.is_clear() || self.world.audit().has_ceiling_since(began) {
@@ -172,11 +179,14 @@ impl Harness {
         if !self.world.audit().texts_since("rescue", began).iter().all(rescues) {
             return;
         }
+        let is_late = self.world.audit().has_no_time_to_launch(now.since(began));
         let waiting = self.world.machines().waiting_since(began);
         for label in waiting {
             let run = label.run.as_str();
             let can_be = self.runs.get(run).is_some_and(|known| known.may_launch);
-            if can_be && self.world.audit().held_under(&label, now).is_empty() {
+            let said = format!("run {label} was not rescued: no time is left");
+            let is_left = is_late && outcome.warnings.iter().any(|it| it.starts_with(&said));
+            if can_be && !is_left && self.world.audit().held_under(&label, now).is_empty() {
                 let how = format!("the jobs of run {label} wait, and no machine serves it");
                 self.world.audit().violated(Invariant::Rescued, how);
             }
@@ -281,6 +291,16 @@ impl Harness {
         let took = told.map(|told| self.kernel.true_time().since(told));
         if let Some(took) = took.filter(|took| *took > STOPS_WITHIN && self.plan.calls_work()) {
             let how = format!("a refresh took {took:?}");
+            self.world.audit().violated(Invariant::StopsSoon, how);
+        }
+    }
+
+    /// Checks that a refresh has kept its time limit.
+    fn refresh_must_end_in_time(&self, began: Timestamp) {
+        let took = self.kernel.true_time().since(began);
+        let limit = self.plan.time_limit.filter(|_| self.plan.calls_work());
+        if let Some(limit) = limit.filter(|limit| took > *limit) {
+            let how = format!("a refresh took {took:?} of {limit:?}");
             self.world.audit().violated(Invariant::StopsSoon, how);
         }
     }

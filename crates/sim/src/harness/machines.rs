@@ -94,6 +94,7 @@ impl Harness {
                 self.kernel.count(Fault::Crash);
                 self.complete(&run);
             }
+            ProcessKind::Operator => self.kernel.count(Fault::Crash),
             ProcessKind::Refresh => {
                 self.kernel.count(Fault::Crash);
                 self.world.audit().refresh_is_gone(pid, self.kernel.true_time());

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::modes::operate::{Command, Order, Selection, carry_out};
 use ondeck_core::modes::plane::{KnownSettings, Plane};
 use ondeck_core::modes::provision::{Request, SourcePolicy, provision};
-use ondeck_core::modes::refresh::refresh;
+use ondeck_core::modes::refresh::{refresh, refresh_within};
 use ondeck_core::modes::release::{release, release_failed};
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{SeededRandom, SilentProgress};
@@ -145,6 +146,24 @@ impl Harness {
         self.start(ports.pid, Process::new(ProcessKind::Release(run.to_owned()), work));
     }
 
+    /// An operator drains these machines, or all, or terminates those that no run has.
+    pub(super) fn operate(&mut self, command: Command, ids: Vec<InstanceId>) {
+        let (ports, plane) = self.mode("operator");
+        self.world.audit().operator_begins(ports.pid);
+        let order = Order {
+            command,
+            selection: Selection { ids, ..Selection::default() },
+            force: false,
+            wait: Duration::ZERO,
+            actor: "operator".to_owned(),
+            reason: String::new(),
+        };
+        let work = async move {
+            Exit::Operated(Box::new(carry_out(&plane, &order, &StopSignal::never()).await))
+        };
+        self.start(ports.pid, Process::new(ProcessKind::Operator, work));
+    }
+
     pub(crate) fn refresh(&mut self, given: BTreeMap<String, String>) {
         if self.processes.values().any(|process| process.kind == ProcessKind::Refresh) {
             self.kernel.count(Fault::RefreshTwice);
@@ -154,8 +173,12 @@ impl Harness {
         self.world.audit().refresh_begins(ports.pid, &given, began);
         let (switch, stop) = StopSignal::new();
         self.refresh_stops.insert(ports.pid, (switch, None));
+        let limit = self.plan.time_limit;
         let work = async move {
-            let outcome = refresh(&plane, &given, &stop).await;
+            let outcome = match limit {
+                None => refresh(&plane, &given, &stop).await,
+                Some(limit) => refresh_within(&plane, None, Ok(&given), limit, &stop).await,
+            };
             Exit::Refreshed(Box::new(outcome), began)
         };
         self.start(ports.pid, Process::new(ProcessKind::Refresh, work));

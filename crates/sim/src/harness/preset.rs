@@ -37,6 +37,7 @@ impl Harness {
             ticketed_at: Some(now),
             settings_version: None,
             reuse: ondeck_core::model::reuse::Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
             suffix: None,
             counts: Counts::default(),
         };
@@ -45,6 +46,7 @@ impl Harness {
             spec: record.spec.clone(),
             intent: IntentId::new("preset").expect("a sound id"),
             launched_at: now,
+            image: None,
         };
         self.world.audit().existing(&record);
         self.world.store.insert(record.clone());

@@ -1,6 +1,10 @@
 //! What a history may have besides its faults. The numbers are not drawn, so that the rest of each
 //! history stays as it is.
 
+use std::time::Duration;
+
+use ondeck_core::modes::refresh::SHORTEST_LIMIT;
+
 use super::settings::CLASS_NAMES;
 use super::{Action, Plan, SECOND};
 use crate::faults::Fault;
@@ -8,6 +12,9 @@ use crate::kernel::{Micros, digest};
 
 /// EC2 lists a new machine within seconds as a rule.
 const LONGEST_LISTING_LAG: Micros = 20 * SECOND;
+
+/// The time limit of refreshes in a function that is called each minute.
+const USUAL_LIMIT: Duration = Duration::from_secs(45);
 
 /// The setting of the ceiling.
 const CEILING: &str = "max-machines";
@@ -40,6 +47,16 @@ impl Plan {
         if chance("again").is_multiple_of(3) {
             self.provision_again();
         }
+        let limit = chance("time limit");
+        if limit.is_multiple_of(3) {
+            self.time_limit =
+                Some([SHORTEST_LIMIT, USUAL_LIMIT][usize::from(limit.is_multiple_of(2))]);
+        }
+        let operates = chance("operator");
+        // Drained machines are missing from a minimum until a refresh has launched others.
+        if operates.is_multiple_of(4) && !self.settings.contains_key("min-idle") {
+            self.let_operators_work();
+        }
         let ceiling = chance("ceiling");
         if ceiling.is_multiple_of(6) && !self.settings.contains_key(CEILING) {
             let most = ["3", "5", "6 large=4", "large=3 xlarge=2"];
@@ -66,6 +83,22 @@ impl Plan {
             if after.is_multiple_of(3) {
                 self.actions.push((at + (20 + after % 60) * SECOND, action));
             }
+        }
+    }
+
+    /// Lets operators drain machines and terminate idle ones, a few times.
+    fn let_operators_work(&mut self) {
+        let last = self.faults_end_at / SECOND;
+        for nth in 0..6_u64 {
+            let drawn = digest(&[&self.seed, &"operator", &nth]);
+            let at = (20 + drawn % (last - 20)) * SECOND;
+            let machine = usize::try_from(drawn / 7 % 11).unwrap_or_default();
+            let action = match drawn % 5 {
+                0 => Action::Drain(None),
+                1 | 2 => Action::Drain(Some(machine)),
+                _ => Action::Terminate(machine),
+            };
+            self.actions.push((at, action));
         }
     }
 

@@ -11,6 +11,9 @@ use super::{ProcessPorts, named};
 use crate::faults::Fault;
 use crate::world::{World, at_once};
 
+/// How many messages of a queue may be equal before none of them is delivered twice.
+const MOST_COPIES: usize = 4;
+
 #[async_trait]
 impl Pool for ProcessPorts {
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
@@ -117,7 +120,10 @@ impl ProcessPorts {
             }
             let held = at_once(w.pool.receive(&class, max, hold))?;
             w.audit().received(by, &held, w.kernel.true_time());
-            if let Some(again) = held.first().filter(|_| twice) {
+            // A queue delivers a message again; it does not multiply its copies without end.
+            if let Some(again) = held.first().filter(|_| twice)
+                && w.pool.copies(&class, &again.body) < MOST_COPIES
+            {
                 w.pool.send_raw(&class, &again.body);
             }
             Ok(held)

@@ -12,7 +12,9 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::EventRow;
 use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Listing, PortResult, RecordScope, Store};
@@ -20,7 +22,7 @@ use ondeck_core::ports::{Listing, PortResult, RecordScope, Store};
 use super::{ProcessPorts, listed, named};
 use crate::audit::{held_for, is_orphan};
 use crate::faults::Fault;
-use crate::kernel::Micros;
+use crate::kernel::{Micros, Pid};
 use crate::policy::Policy;
 use crate::world::{World, at_once};
 
@@ -56,6 +58,42 @@ fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
         world.kernel.count(Fault::IndexLags);
     }
     now + lag
+}
+
+/// Makes a change, and tells the auditor.
+fn make(w: &World, by: Pid, policy: &Policy, change: &Change) -> PortResult<Verdict> {
+    let before = w.store.select(|record| record.id == *change.id()).pop();
+    let has_job = w.machines().is_busy(change.id());
+    let verdict = at_once(w.store.write(change))?;
+    if let Verdict::Agreed(after) = &verdict {
+        let when = (change.at(), w.kernel.true_time());
+        let condition = w.machines().condition(&after.id).cloned();
+        let (transition, before) = (change.transition(), before.as_ref());
+        w.audit().says_why(change);
+        let status = status_of(w, &after.id);
+        if transition == Transition::Claim {
+            w.audit().claims(by, after, &status, when.1);
+        }
+        w.audit().gives_up(by, transition, before, (&status, has_job), when.1);
+        w.audit().takes_from_job(by, transition, before, (has_job, when.1));
+        if transition == Transition::Register && is_orphan(after) {
+            let launched = w.compute.machine(after.id.as_str());
+            let age = launched.map_or(Duration::MAX, |it| when.1.since(it.launched_at));
+            w.audit().abandoned(&after.id, age);
+        }
+        let held_for = held_for(&status);
+        let is_held = held_for.is_some() && held_for == after.run.as_ref();
+        w.audit().keeps_for_job(transition, &after.id, is_held);
+        w.audit().wrote(by, transition, before, after, when, condition.as_ref());
+        let machines = w.machines();
+        w.audit().rescue_gives(by, transition, after, &machines, when.1);
+        drop(machines);
+        w.kernel.record_changed(&after.id);
+        let number = w.index().record_writes(&after.id);
+        let shown_at = shown_at(policy, w, after.id.as_str(), number);
+        w.index().write_record(after, shown_at);
+    }
+    Ok(verdict)
 }
 
 #[async_trait]
@@ -112,41 +150,28 @@ impl Store for ProcessPorts {
             move || format!("{} {}", change.transition(), change.id())
         };
         let (policy, by) = (self.policy.clone(), self.pid);
-        let write = move |w: &World| {
-            let before = w.store.select(|record| record.id == *change.id()).pop();
-            let has_job = w.machines().is_busy(change.id());
-            let verdict = at_once(w.store.write(&change))?;
-            if let Verdict::Agreed(after) = &verdict {
-                let when = (change.at(), w.kernel.true_time());
-                let condition = w.machines().condition(&after.id).cloned();
-                let (transition, before) = (change.transition(), before.as_ref());
-                w.audit().says_why(&change);
-                let status = status_of(w, &after.id);
-                if transition == Transition::Claim {
-                    w.audit().claims(by, after, &status, when.1);
-                }
-                w.audit().gives_up(by, transition, before, (&status, has_job), when.1);
-                w.audit().takes_from_job(by, transition, before, (has_job, when.1));
-                if transition == Transition::Register && is_orphan(after) {
-                    let launched = w.compute.machine(after.id.as_str());
-                    let age = launched.map_or(Duration::MAX, |it| when.1.since(it.launched_at));
-                    w.audit().abandoned(&after.id, age);
-                }
-                let held_for = held_for(&status);
-                let is_held = held_for.is_some() && held_for == after.run.as_ref();
-                w.audit().keeps_for_job(transition, &after.id, is_held);
-                w.audit().wrote(by, transition, before, after, when, condition.as_ref());
-                let machines = w.machines();
-                w.audit().rescue_gives(by, transition, after, &machines, when.1);
-                drop(machines);
-                w.kernel.record_changed(&after.id);
-                let number = w.index().record_writes(&after.id);
-                let shown_at = shown_at(&policy, w, after.id.as_str(), number);
-                w.index().write_record(after, shown_at);
-            }
-            Ok(verdict)
-        };
+        let write = move |w: &World| make(w, by, &policy, &change);
         self.ask("store", "write", text, write).await
+    }
+
+    async fn write_all_or_none(&self, changes: &[Change]) -> PortResult<bool> {
+        let (changes, shown) = (changes.to_vec(), changes.to_vec());
+        let text = move || {
+            let each = shown.iter().map(|it| format!("{} {}", it.transition(), it.id()));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let (policy, by) = (self.policy.clone(), self.pid);
+        let write = move |w: &World| {
+            let found = |change: &Change| w.store.select(|record| record.id == *change.id()).pop();
+            if changes.iter().any(|change| change.applied_to(found(change).as_ref()).is_none()) {
+                return Ok(false);
+            }
+            for change in &changes {
+                make(w, by, &policy, change)?;
+            }
+            Ok(true)
+        };
+        self.ask("store", "write together", text, write).await
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
@@ -271,6 +296,16 @@ impl Store for ProcessPorts {
         self.ask("store", "settle reservation", text, settle).await
     }
 
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>> {
+        let ask = move |w: &World| at_once(w.store.hand_overs(since, until, most));
+        self.ask("store", "hand-overs", String::new, ask).await
+    }
+
     async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
         let ask = |w: &World| at_once(w.store.machine_count());
         self.ask("store", "machine count", String::new, ask).await
@@ -309,17 +344,23 @@ impl Store for ProcessPorts {
         self.ask("store", "put demand", String::new, put).await
     }
 
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
-        let (current, next) = (current.clone(), next.clone());
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
+        let (current, next) = (current.cloned(), next.clone());
         let by = self.pid;
         let replace = move |w: &World| {
-            let replaced = at_once(w.store.replace_demand(&current, &next))?;
+            let replaced = at_once(w.store.replace_demand(current.as_ref(), &next))?;
             if replaced && next.lease.is_some() {
                 w.audit().begins_rescue(by, &next.label(), w.kernel.true_time());
             }
             Ok(replaced)
         };
         self.ask("store", "replace demand", String::new, replace).await
+    }
+
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()> {
+        let (summary, shown) = (summary.clone(), summary.key());
+        let put = move |w: &World| at_once(w.store.put_summary(&summary));
+        self.ask("store", "put summary", move || shown, put).await
     }
 
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {

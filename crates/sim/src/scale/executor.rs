@@ -71,7 +71,6 @@ impl VirtualTime {
         Duration::from_micros(self.state().now)
     }
 
-    /// Starts a task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.state().spawned.push(Box::pin(task));
     }

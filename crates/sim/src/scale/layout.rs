@@ -48,6 +48,11 @@ pub(super) fn events_list(at: Timestamp) -> String {
     format!("EVENT-DAY#{}", &at.to_string()[..10])
 }
 
+/// The list of the summaries of a day.
+pub(super) fn summaries_list(at: Timestamp) -> String {
+    format!("SUMMARY-DAY#{}", &at.to_string()[..10])
+}
+
 /// FNV-1a, by which the adapter chooses shards.
 fn digest(text: &str) -> u32 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -14,9 +14,10 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::Record;
+use ondeck_core::model::record::{EventRow, Record};
 use ondeck_core::model::settings::INDEX_SHARDS;
 use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortResult, RecordScope, Store};
@@ -25,13 +26,14 @@ use ondeck_core::testkit::MemoryStore;
 
 use super::layout::{
     ListEntry, ListIndex, events_by_run, events_list, key, list_key, plain_key, read_units,
-    set_bytes, settings_bytes, shard_key, write_units,
+    set_bytes, settings_bytes, shard_key, summaries_list, write_units,
 };
 use super::meter::{Meter, MeteredKey, Units};
 
 /// The most keys of one batched read, and of one batched write.
 const READ_AT_ONCE: usize = 100;
 const WRITE_AT_ONCE: usize = 25;
+const TRANSACTION_ITEMS: usize = 100;
 /// The largest page of a query.
 const PAGE_BYTES: usize = 1 << 20;
 /// How long a process relies on a note that a machine is about to become a run's.
@@ -86,9 +88,14 @@ impl MeteredTable {
 
     /// Moves an item in the index.
     fn list(&self, item: &str, sk: &str, entry: Option<ListEntry>) {
+        self.list_for(1.0, item, sk, entry);
+    }
+
+    /// Moves an item in the index, at this many units for each write.
+    fn list_for(&self, units: f64, item: &str, sk: &str, entry: Option<ListEntry>) {
         let written = locked(&self.index).put(item, sk, entry);
         for key in written {
-            self.charge(key, write_units(0));
+            self.charge(key, Units::writes(units));
         }
     }
 
@@ -184,33 +191,44 @@ impl MeteredStore {
         Ok(vec![(); count])
     }
 
-    fn add_event(&self, change: &Change, before: Option<&Record>, after: &Record) {
-        let id = change.id();
+    fn add_event(&self, units: f64, change: &Change, before: Option<&Record>, after: &Record) {
+        let (id, units) = (change.id(), Units::writes(units));
         let table = &self.table;
-        table.charge(key("EVENT", id), write_units(0));
-        table.charge(
-            list_key(&events_list(change.at()), id.as_str(), self.shards()),
-            write_units(0),
-        );
+        table.charge(key("EVENT", id), units);
+        table.charge(list_key(&events_list(change.at()), id.as_str(), self.shards()), units);
         let concerns = after.run.as_ref().or_else(|| before.and_then(|it| it.run.as_ref()));
         if let Some(run) = concerns {
-            table.charge(events_by_run(run.as_str()), write_units(0));
-        }
-        if (self.events.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(WRITE_AT_ONCE) {
-            // The adapter writes a full batch beside what the mode does.
-            table.meter.count("BatchWriteItem", 1);
+            table.charge(events_by_run(run.as_str()), units);
         }
     }
 
-    /// Makes a change whose call is counted already.
-    async fn apply(&self, change: &Change) -> PortResult<Verdict> {
+    /// Counts an event that is written later, with others.
+    fn batch_event(&self) {
+        if (self.events.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(WRITE_AT_ONCE) {
+            // The adapter writes a full batch beside what the mode does.
+            self.table.meter.count("BatchWriteItem", 1);
+        }
+    }
+
+    /// Makes a change whose call is counted already, at this many units for each write.
+    async fn apply(&self, units: f64, change: &Change) -> PortResult<Verdict> {
         let before = AgentStore::record(&self.table.records, change.id()).await?;
         let verdict = self.table.records.write(change).await?;
-        self.table.charge(key("INSTANCE", change.id()), write_units(0));
+        self.table.charge(key("INSTANCE", change.id()), Units::writes(units));
         if let Verdict::Agreed(after) = &verdict {
-            self.put_on_list(after);
-            self.add_event(change, before.as_ref(), after);
+            let entry = place_of(after, self.shards());
+            self.table.list_for(units, &record_item(&after.id), "RECORD", Some(entry));
+            self.add_event(units, change, before.as_ref(), after);
             self.table.pace.written(after);
+        }
+        Ok(verdict)
+    }
+
+    /// Makes a change whose call is counted already, and writes its event with others later.
+    async fn apply_alone(&self, change: &Change) -> PortResult<Verdict> {
+        let verdict = self.apply(1.0, change).await?;
+        if let Verdict::Agreed(_) = &verdict {
+            self.batch_event();
         }
         Ok(verdict)
     }
@@ -222,11 +240,6 @@ impl MeteredStore {
             let Units { writes, .. } = write_units(settings_bytes(&item));
             self.table.charge(plain_key("SETTING"), Units::writes(2.0 * writes));
         }
-    }
-
-    fn put_on_list(&self, record: &Record) {
-        let entry = place_of(record, self.shards());
-        self.table.list(&record_item(&record.id), "RECORD", Some(entry));
     }
 }
 
@@ -286,7 +299,26 @@ impl Store for MeteredStore {
             self.note(run, change.id(), change.at()).await?;
         }
         self.table.calls("UpdateItem", 1).await;
-        self.apply(change).await
+        self.apply_alone(change).await
+    }
+
+    /// In a transaction, in which a write costs twice.
+    async fn write_all_or_none(&self, changes: &[Change]) -> PortResult<bool> {
+        let joins = |change: &Change| joined_run(change).is_some();
+        if changes.len() * 2 > TRANSACTION_ITEMS || changes.iter().any(joins) {
+            return Ok(false);
+        }
+        self.table.calls("TransactWriteItems", 1).await;
+        for change in changes {
+            let before = AgentStore::record(&self.table.records, change.id()).await?;
+            if change.applied_to(before.as_ref()).is_none() {
+                return Ok(false);
+            }
+        }
+        for change in changes {
+            self.apply(2.0, change).await?;
+        }
+        Ok(true)
     }
 
     /// In batches, but for those that make an instance part of a run.
@@ -297,7 +329,7 @@ impl Store for MeteredStore {
         let mut verdicts = Vec::new();
         for (change, _) in writes {
             verdicts.push(match is_batched(change) {
-                true => self.apply(change).await,
+                true => self.apply_alone(change).await,
                 false => self.write(change).await,
             });
         }
@@ -420,6 +452,17 @@ impl Store for MeteredStore {
         self.table.records.settle_reservation(settlement).await
     }
 
+    /// No mode that is played asks for it.
+    async fn hand_overs(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> PortResult<Vec<EventRow>> {
+        self.table.calls("Query", 1).await;
+        self.table.records.hand_overs(since, until, most).await
+    }
+
     async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
         self.table.calls("GetItem", 1).await;
         self.table.charge(plain_key("CEILING"), read_units(0, true));
@@ -461,12 +504,14 @@ impl Store for MeteredStore {
         self.table.records.put_demand(demand).await
     }
 
-    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
-        self.read("DEMAND", std::iter::once(current.run.to_string())).await;
+    async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
+        if current.is_some() {
+            self.read("DEMAND", std::iter::once(next.run.to_string())).await;
+        }
         let replaced = self.table.records.replace_demand(current, next).await?;
         if replaced {
             self.table.calls("UpdateItem", 1).await;
-            self.table.charge(key("DEMAND", &current.run), write_units(0));
+            self.table.charge(key("DEMAND", &next.run), write_units(0));
         }
         Ok(replaced)
     }
@@ -475,6 +520,18 @@ impl Store for MeteredStore {
         let unique: BTreeSet<&RunId> = runs.iter().collect();
         self.read("DEMAND", unique.into_iter().map(ToString::to_string)).await;
         self.table.records.demands(runs).await
+    }
+
+    async fn put_summary(&self, summary: &ProvisionSummary) -> PortResult<()> {
+        self.table.calls("BatchWriteItem", 1).await;
+        let item = key("SUMMARY", &summary.run);
+        let entry = ListEntry {
+            list: list_key(&summaries_list(summary.began), summary.run.as_str(), self.shards()),
+            sort: summary.key(),
+        };
+        self.table.list(&item.value, "SUMMARY", Some(entry));
+        self.table.charge(item, write_units(summary.stored().len()));
+        self.table.records.put_summary(summary).await
     }
 
     fn wake(&self, ids: &[InstanceId]) {

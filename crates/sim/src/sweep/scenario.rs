@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn each_scenario_makes_its_calls_when_no_fault_is_injected() {
-        let cold: &[&str] = &["put intent", "launch", "write register", "write activate"];
+        let cold: &[&str] = &["put intent", "launch", "write register", "write together activate"];
         let does: BTreeMap<&str, &[&str]> = [
             ("provision-cold", cold),
-            ("provision-warm", &["receive", "write claim", "delete", "write commit"]),
+            ("provision-warm", &["receive", "write claim", "delete", "write together commit"]),
             ("provision-adopting", cold),
             (
                 "provision-no-capacity",
@@ -275,7 +275,7 @@ mod tests {
                     "write expire",
                     "send",
                     "remove runner",
-                    "write commit",
+                    "write together commit",
                     "launch",
                     "write release",
                 ],

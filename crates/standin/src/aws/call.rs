@@ -17,6 +17,8 @@ pub enum Service {
     Ec2,
     Sts,
     Logs,
+    /// SSM and Secrets Manager.
+    Secrets,
     /// A service that has no stand-in here.
     Unknown,
 }
@@ -29,6 +31,7 @@ impl fmt::Display for Service {
             Service::Ec2 => "EC2",
             Service::Sts => "STS",
             Service::Logs => "CloudWatch Logs",
+            Service::Secrets => "SSM and Secrets Manager",
             Service::Unknown => "unknown service",
         })
     }
@@ -37,7 +40,7 @@ impl fmt::Display for Service {
 /// The parsed body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// The JSON protocol of DynamoDB, SQS and CloudWatch Logs.
+    /// The JSON protocol of all services but EC2 and STS.
     Json(Value),
     /// The Query protocol of EC2 and STS.
     Query(Params),
@@ -68,6 +71,9 @@ impl Call {
             Some(("AmazonSQS", operation)) => (Service::Sqs, operation.to_owned(), json(&body)),
             Some(("Logs_20140328", operation)) => {
                 (Service::Logs, operation.to_owned(), json(&body))
+            }
+            Some(("AmazonSSM" | "secretsmanager", operation)) => {
+                (Service::Secrets, operation.to_owned(), json(&body))
             }
             Some((_, operation)) => (Service::Unknown, operation.to_owned(), Content::Unreadable),
             None => query(&headers, &body),
@@ -197,9 +203,10 @@ mod tests {
                 Service::Unknown,
                 "GetUser",
             ),
+            (call(&[("x-amz-target", "AWSKMS.Decrypt")], b"{}"), Service::Unknown, "Decrypt"),
             (
                 call(&[("x-amz-target", "AmazonSSM.GetParameter")], b"{}"),
-                Service::Unknown,
+                Service::Secrets,
                 "GetParameter",
             ),
             (

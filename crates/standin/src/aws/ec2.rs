@@ -4,6 +4,7 @@ mod catalogue;
 mod fleet;
 mod images;
 mod instances;
+mod parameters;
 mod refusal;
 mod state;
 mod tags;
@@ -25,10 +26,12 @@ use crate::aws::imds;
 use crate::aws::machines::Machines;
 use crate::aws::params::Params;
 use crate::http::Answer;
+use images::Image;
 use refusal::Refusal;
 use state::Given;
 
 pub use catalogue::Architecture;
+pub(crate) use parameters::named as image_parameter;
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
 pub(crate) use state::{Instance, State, Surroundings};
 pub(crate) use templates::{Template, Version};
@@ -129,6 +132,11 @@ impl Ec2 {
         self.state().capacity = capacity;
     }
 
+    /// Launches no machine of this type from now on: EC2 has no capacity for it.
+    pub fn exhaust_type(&self, instance_type: &str) {
+        self.state().exhausted.insert(instance_type.to_owned());
+    }
+
     /// Launches nothing for the next `count` fleets, as EC2 does for an account that launches too
     /// fast. The calls succeed, and their answers list the error.
     pub fn throttle_fleets(&self, count: usize) {
@@ -137,7 +145,20 @@ impl Ec2 {
 
     /// Makes an image exist with this architecture. Images that no test mentions exist for x86-64.
     pub fn register_image(&self, id: &str, architecture: Architecture) {
-        self.state().images.insert(id.to_owned(), Some(architecture));
+        let image = Image { architecture, ..Image::default() };
+        self.state().images.insert(id.to_owned(), Some(image));
+    }
+
+    /// Makes an image for x86-64 exist whose root volume is this device.
+    pub fn register_image_with_root_device(&self, id: &str, root_device: &'static str) {
+        let image = Image { root_device, ..Image::default() };
+        self.state().images.insert(id.to_owned(), Some(image));
+    }
+
+    /// Puts the parameter of Systems Manager with the id of an image, as its publisher would. The
+    /// public parameters of AWS exist without that.
+    pub fn put_image_parameter(&self, parameter: &str, image: &str) {
+        self.state().parameters.insert(parameter.to_owned(), image.to_owned());
     }
 
     /// Deregisters an image, as its owner would.
@@ -198,6 +219,11 @@ impl Ec2 {
     /// Deletes a launch template, as a user of the console would.
     pub fn delete_launch_template(&self, name: &str) {
         self.state().templates.remove(name);
+    }
+
+    /// Performs GetParameters of Systems Manager and returns its answer.
+    pub(crate) fn image_parameters(&self, call: &Call) -> Answer {
+        parameters::get(&self.state(), call.json().unwrap_or(&serde_json::Value::Null))
     }
 
     /// Performs an EC2 request and returns its answer.

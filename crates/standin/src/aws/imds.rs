@@ -131,7 +131,7 @@ fn tell(instance: &Instance, region: &str, path: &str) -> Option<Vec<u8>> {
     match path {
         "dynamic/instance-identity" | "dynamic/instance-identity/" => Some("document".into()),
         "dynamic/instance-identity/document" => Some(identity(instance, region).into()),
-        "user-data" => instance.user_data.clone(),
+        "user-data" => instance.machine.user_data.clone(),
         _ => {
             let name = path.strip_prefix("meta-data")?;
             let name = if name.is_empty() { name } else { name.strip_prefix('/')? };

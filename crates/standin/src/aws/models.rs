@@ -64,7 +64,8 @@ impl Models {
         }
     }
 
-    /// Returns the violations in a request. STS has no model here, so its requests are not checked.
+    /// Returns the violations in a request. STS, SSM and Secrets Manager have no model here, so their
+    /// requests are not checked.
     pub(crate) fn check(&self, call: &Call) -> Vec<Violation> {
         let mut found = Found::default();
         let model = match call.service {
@@ -74,7 +75,7 @@ impl Models {
             Service::Sqs => self.sqs.get_or_init(|| Model::read(&self.folder, "sqs")),
             Service::Logs => self.logs.get_or_init(|| Model::read(&self.folder, "logs")),
             Service::Ec2 => self.ec2.get_or_init(|| Model::read(&self.folder, "ec2")),
-            Service::Sts => return Vec::new(),
+            Service::Sts | Service::Secrets => return Vec::new(),
             Service::Unknown => {
                 found.add("", "no such service here");
                 return found.of(call);

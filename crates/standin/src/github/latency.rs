@@ -17,7 +17,8 @@ const Z99: f64 = 2.326_347_874_040_841;
 
 /// Draws how long registrations and sessions take, from a log-normal distribution: together at least
 /// 0.95 s, 4 s in the median, and 40 s at the 99th percentile. The registration takes 58 % of that.
-/// Equal seeds draw equal times in the same order.
+/// Equal seeds draw equal times: the tenth session takes as long each time, however many registrations
+/// came before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegistrationTimes {
     pub seed: u64,
@@ -28,37 +29,40 @@ pub struct RegistrationTimes {
 /// Where the random choices of a [`RegistrationTimes`] have got to.
 #[derive(Debug, Clone)]
 pub(super) struct Draws {
-    random: Rng,
+    registrations: Rng,
+    sessions: Rng,
     scale: f64,
 }
 
 impl Draws {
     pub(super) fn of(times: &RegistrationTimes) -> Draws {
-        Draws { random: Rng::with_seed(times.seed), scale: times.scale }
+        let mut registrations = Rng::with_seed(times.seed);
+        let sessions = registrations.fork();
+        Draws { registrations, sessions, scale: times.scale }
     }
 
     /// The time from a request to register to its answer.
     pub(super) fn registration(&mut self) -> Duration {
-        self.both().mul_f64(REGISTRATION)
+        both(&mut self.registrations).mul_f64(REGISTRATION * self.scale)
     }
 
     /// The time from a request for a session to its answer.
     pub(super) fn session(&mut self) -> Duration {
-        self.both().mul_f64(1.0 - REGISTRATION)
+        both(&mut self.sessions).mul_f64((1.0 - REGISTRATION) * self.scale)
     }
+}
 
-    /// The time for a registration and a session.
-    fn both(&mut self) -> Duration {
-        let deviation = ((P99 - FLOOR) / (MEDIAN - FLOOR)).ln() / Z99;
-        let above = (MEDIAN - FLOOR) * (deviation * self.normal()).exp();
-        Duration::from_secs_f64((FLOOR + above) * self.scale)
-    }
+/// The time for a registration and a session.
+fn both(random: &mut Rng) -> Duration {
+    let deviation = ((P99 - FLOOR) / (MEDIAN - FLOOR)).ln() / Z99;
+    let above = (MEDIAN - FLOOR) * (deviation * normal(random)).exp();
+    Duration::from_secs_f64(FLOOR + above)
+}
 
-    /// A number from the standard normal distribution, by the method of Box and Muller.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.random.f64()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.random.f64()).cos()
-    }
+/// A number from the standard normal distribution, by the method of Box and Muller.
+fn normal(random: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
 #[cfg(test)]
@@ -67,8 +71,8 @@ mod tests {
 
     #[test]
     fn times_have_their_floor_median_and_99th_percentile() {
-        let mut draws = Draws::of(&RegistrationTimes { seed: 1, scale: 1.0 });
-        let mut drawn: Vec<f64> = (0..100_000).map(|_| draws.both().as_secs_f64()).collect();
+        let mut random = Rng::with_seed(1);
+        let mut drawn: Vec<f64> = (0..100_000).map(|_| both(&mut random).as_secs_f64()).collect();
         drawn.sort_by(f64::total_cmp);
         assert!(drawn[0] >= FLOOR, "{}", drawn[0]);
         assert!((drawn[50_000] - MEDIAN).abs() < 0.1, "{}", drawn[50_000]);
@@ -85,5 +89,17 @@ mod tests {
         assert_ne!(draw(7, 1.0), draw(8, 1.0));
         let ratio = draw(7, 0.1).0.as_secs_f64() / draw(7, 1.0).0.as_secs_f64();
         assert!((ratio - 0.1).abs() < 1e-6, "{ratio}");
+    }
+
+    #[test]
+    fn registrations_do_not_change_how_long_sessions_take() {
+        let sessions = |registrations: usize| -> Vec<Duration> {
+            let mut draws = Draws::of(&RegistrationTimes { seed: 7, scale: 1.0 });
+            for _ in 0..registrations {
+                draws.registration();
+            }
+            (0..8).map(|_| draws.session()).collect()
+        };
+        assert_eq!(sessions(0), sessions(3));
     }
 }

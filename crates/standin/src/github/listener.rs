@@ -178,6 +178,7 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         Some(RunnerFault::SessionUnavailable) => return answers::server_error(503),
         Some(RunnerFault::SessionError) => return answers::server_error(500),
         Some(RunnerFault::Deleted) => {
+            shared.change(|state| state.runners.remove(&runner));
             return answers::unknown_caller("the runner registration has been deleted");
         }
         Some(RunnerFault::SessionConflict) => return conflict(),
@@ -218,8 +219,19 @@ fn conflict() -> Answer {
 }
 
 fn close(shared: &Arc<Shared>, id: &str) -> Answer {
-    shared.change(|state| state.lose(id));
+    let job = shared.change(|state| state.lose(id));
+    wait_for_lock(shared, job);
     answers::done()
+}
+
+/// Fails the job of a listener that is gone, once its lock is over.
+fn wait_for_lock(shared: &Arc<Shared>, job: Option<JobId>) {
+    let Some(job) = job else { return };
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(shared.look(|state| state.options.job_lock)).await;
+        shared.change(|state| state.give_up(job));
+    });
 }
 
 /// Answers a listener with its next message. Waits for one up to [`PATIENCE`].
@@ -230,15 +242,15 @@ async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
             session.connection = ask.connection;
         }
     });
-    if let Some(version) = shared.look(|state| unserved(state, id)) {
-        let message =
-            format!("Runner version v{version} is deprecated and cannot receive messages.");
-        return answers::refusal(403, &message);
-    }
     let key = ask.credentials().map(|(_, key)| key.to_owned()).unwrap_or_default();
     let mut news = shared.news.subscribe();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
+        if let Some(version) = shared.look(|state| unserved(state, id)) {
+            let message =
+                format!("Runner version v{version} is deprecated and cannot receive messages.");
+            return answers::refusal(403, &message);
+        }
         match shared.quietly(|state| next(state, ask, id)) {
             None if shared.look(|state| state.runners.values().any(|it| it.key == key)) => {
                 return answers::refusal(410, "The session has expired.");
@@ -366,11 +378,11 @@ pub(super) fn gone(shared: &Arc<Shared>, connection: Connection) {
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(patience).await;
-        shared.change(|state| {
-            if session_over(state, connection).is_some_and(|it| it.id == session) {
-                state.lose(&session);
-            }
+        let job = shared.change(|state| {
+            let is_same = session_over(state, connection).is_some_and(|it| it.id == session);
+            is_same.then(|| state.lose(&session)).flatten()
         });
+        wait_for_lock(&shared, job);
     });
 }
 

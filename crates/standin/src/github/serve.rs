@@ -17,7 +17,7 @@ use super::protocol::UNKNOWN_FLAGS;
 use super::request::ApiRequest;
 use super::state::{Purpose, State};
 use super::{GitHubRequest, Shared};
-use super::{answers, apps, jobs, labels, listener, releases, runners};
+use super::{answers, apps, environments, jobs, labels, listener, releases, runners};
 
 /// The supported versions of the REST API.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -173,6 +173,7 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
             Permission::ActionsWrite
         }
         ["actions", "runs", ..] if is_repository => Permission::ActionsRead,
+        ["environments", ..] if is_repository => Permission::Administration,
         _ => Permission::Metadata,
     };
     if let Err(refusal) = caller.may(target, needed) {
@@ -195,6 +196,9 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
         (_, ["actions", "runners", id, "labels"]) => labels::answer(state, ask, target, id, None),
         ("DELETE", ["actions", "runners", id, "labels", name]) => {
             labels::answer(state, ask, target, id, Some(name))
+        }
+        (_, ["environments", name, rest @ ..]) if is_repository => {
+            environments::answer(state, ask, target, name, rest)
         }
         ("GET", ["actions", "runs"]) => jobs::list_runs(state, ask, target.name()),
         ("POST", ["actions", "jobs", id, "rerun"]) => {

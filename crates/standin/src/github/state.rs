@@ -9,6 +9,7 @@ use crate::http::Connection;
 
 use super::auth::{App, Target, Token};
 use super::budget::Budgets;
+use super::environments::Environments;
 use super::jobs::{Conclusion, Job, JobId, JobState, Run};
 use super::latency::Draws;
 use super::runner_faults::RunnerFault;
@@ -31,6 +32,7 @@ pub(super) struct State {
     /// Workflow runs in the order of their creation.
     pub(super) runs: Vec<Run>,
     pub(super) jobs: BTreeMap<JobId, Work>,
+    pub(super) environments: Environments,
     pub(super) files: HashMap<String, Served>,
     pub(super) releases: Vec<Release>,
     pub(super) runner_faults: Vec<(String, RunnerFault)>,
@@ -123,6 +125,7 @@ impl State {
             runners: BTreeMap::new(),
             runs: Vec::new(),
             jobs: BTreeMap::new(),
+            environments: Environments::new(),
             files: HashMap::new(),
             releases: Vec::new(),
             runner_faults: Vec::new(),
@@ -197,14 +200,20 @@ impl State {
         self.runners.retain(|id, it| !(it.runner.ephemeral && Some(*id) == runner));
     }
 
-    /// Ends the session of a listener that is gone. Its runner becomes offline, and its job fails.
-    pub(super) fn lose(&mut self, session: &str) {
-        let found = self.runners.values_mut().find(|it| it.is_in(session));
-        let Some(registered) = found else { return };
+    /// Ends the session of a listener that is gone. Its runner becomes offline. Returns the job that it
+    /// had, which stays locked.
+    pub(super) fn lose(&mut self, session: &str) -> Option<JobId> {
+        let registered = self.runners.values_mut().find(|it| it.is_in(session))?;
         registered.session = None;
         registered.runner.online = false;
-        let Some(job) = registered.job else { return };
-        if let Some(work) = self.jobs.get_mut(&job) {
+        registered.job
+    }
+
+    /// Fails a job whose listener is gone, unless it has ended meanwhile.
+    pub(super) fn give_up(&mut self, job: JobId) {
+        if let Some(work) = self.jobs.get_mut(&job)
+            && work.job.state == JobState::InProgress
+        {
             let name = work.job.runner_name.clone().unwrap_or_default();
             work.job.log += &format!(
                 "The self-hosted runner: {name} lost communication with the server. Verify the \

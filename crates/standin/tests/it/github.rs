@@ -1,6 +1,7 @@
 //! Tests of the stand-in's GitHub.
 
 mod apps;
+mod environments;
 mod faults;
 mod lists;
 mod permissions;

@@ -13,23 +13,26 @@ use serde_json::{Map, Value, json};
 use super::snake;
 
 /// The files of the module.
+#[derive(Clone)]
 pub(super) struct Module {
     pub(super) variables: BTreeMap<String, Variable>,
-    locals: BTreeMap<String, Expression>,
-    resources: Vec<Block>,
-    outputs: BTreeMap<String, Expression>,
+    pub(super) locals: BTreeMap<String, Expression>,
+    pub(super) resources: Vec<Block>,
+    pub(super) outputs: BTreeMap<String, Expression>,
 }
 
+#[derive(Clone)]
 pub(super) struct Variable {
     /// Its type, such as `list(string)`.
     pub(super) kind: String,
     pub(super) default: Option<Value>,
     /// The conditions that its values fulfil.
-    pub(super) validations: String,
+    pub(super) validations: Vec<Expression>,
 }
 
 /// What the module creates for some values of its variables.
 pub(super) struct State {
+    pub(super) locals: Map<String, Value>,
     /// By type and name.
     pub(super) resources: BTreeMap<String, Resource>,
     pub(super) outputs: BTreeMap<String, Value>,
@@ -37,18 +40,18 @@ pub(super) struct State {
 
 pub(super) struct Resource {
     pub(super) attributes: Map<String, Value>,
-    /// The name of the resource that it waits for.
-    pub(super) depends_on: Option<String>,
+    /// The names of the resources that it waits for, besides those that it refers to.
+    pub(super) depends_on: Vec<String>,
 }
 
-/// A value of a variable of this type, written as for the template.
+/// A value of a variable of this type, written as for the template. A text that is no such value
+/// stays one.
 pub(super) fn value_of(kind: &str, text: &str) -> Value {
     match kind {
-        "bool" => json!(text == "true"),
-        "number" => json!(text.parse::<u32>().unwrap()),
+        "bool" if text == "true" || text == "false" => json!(text == "true"),
+        "number" => text.parse::<u32>().map_or_else(|_| json!(text), |number| json!(number)),
         "list(string)" => json!(text.split(',').filter(|it| !it.is_empty()).collect::<Vec<_>>()),
-        "string" => json!(text),
-        other => panic!("unknown type: {other}"),
+        _ => json!(text),
     }
 }
 
@@ -61,7 +64,12 @@ impl Module {
             outputs: BTreeMap::new(),
         };
         for file in fs::read_dir(folder).unwrap() {
-            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            let file = file.unwrap().path();
+            // Folders are other modules.
+            if file.extension().is_none_or(|it| it != "tf") {
+                continue;
+            }
+            let text = fs::read_to_string(file).unwrap();
             for block in hcl::parse(&text).unwrap().into_blocks() {
                 module.add(block);
             }
@@ -69,7 +77,7 @@ impl Module {
         module
     }
 
-    fn add(&mut self, block: Block) {
+    pub(super) fn add(&mut self, block: Block) {
         let name = || block.labels()[0].as_str().to_owned();
         match block.identifier() {
             "variable" => {
@@ -90,39 +98,59 @@ impl Module {
         }
     }
 
-    /// What is created with these parameters of the template, whose resources have these names.
-    pub(super) fn applied(
-        &self,
-        given: &BTreeMap<&str, &str>,
-        logical_names: &BTreeSet<String>,
-    ) -> State {
+    /// The values of the variables, for these parameters of the template.
+    fn values(&self, given: &BTreeMap<&str, &str>) -> Map<String, Value> {
         let given: BTreeMap<String, &str> =
             given.iter().map(|(name, value)| (snake(name), *value)).collect();
         let variables = self.variables.iter().map(|(name, variable)| {
             let value = given.get(name).map(|text| value_of(&variable.kind, text));
-            (name.clone(), value.or_else(|| variable.default.clone()).unwrap())
+            (name.clone(), value.or_else(|| variable.default.clone()).unwrap_or_default())
         });
-        let mut scope = Scope::new(variables.collect());
+        variables.collect()
+    }
+
+    /// Whether a condition about variables holds with these parameters.
+    pub(super) fn holds(&self, condition: &Expression, given: &BTreeMap<&str, &str>) -> bool {
+        Scope::new(self.values(given)).value(condition) == Ok(json!(true))
+    }
+
+    /// What is created with these parameters of the template, whose resources have these names. Fails
+    /// with an expression that has no value.
+    pub(super) fn applied(
+        &self,
+        given: &BTreeMap<&str, &str>,
+        logical_names: &BTreeSet<String>,
+    ) -> Result<State, String> {
+        let mut scope = Scope::new(self.values(given));
         scope.add_locals(&self.locals);
         for (number, block) in self.resources.iter().enumerate() {
             let count = attribute(block.body(), "count").map(|count| scope.value(count));
+            let count = count.transpose()?;
             let name = block.labels()[1].as_str();
             let logical = logical_names.iter().find(|it| snake(it) == name);
-            let logical = logical.unwrap_or_else(|| panic!("not in the template: {name}"));
+            // What the template has no resource for is reported where both are compared.
+            let logical = logical.map_or(name, String::as_str);
             scope.add_resource(block.labels()[0].as_str(), name, logical, count.as_ref(), number);
         }
         scope.declare_resources();
         scope.add_locals(&self.locals);
         let unknown: Vec<&String> =
             self.locals.keys().filter(|it| !scope.locals.contains_key(*it)).collect();
-        assert!(unknown.is_empty(), "cannot evaluate: {unknown:?}");
+        if !unknown.is_empty() {
+            return Err(format!("cannot evaluate: {unknown:?}"));
+        }
         let created = scope.created.iter().map(|number| &self.resources[*number]);
         let resources = created.map(|block| {
             let [kind, name] = [0, 1].map(|label| block.labels()[label].as_str());
-            (format!("{kind}.{name}"), scope.resource(block.body()))
+            Ok((format!("{kind}.{name}"), scope.resource(block.body())?))
         });
-        let outputs = self.outputs.iter().map(|(name, expr)| (name.clone(), scope.value(expr)));
-        State { resources: resources.collect(), outputs: outputs.collect() }
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|(name, expr)| Ok((name.clone(), scope.value(expr)?)));
+        Ok(State {
+            resources: resources.collect::<Result<_, String>>()?,
+            outputs: outputs.collect::<Result<_, String>>()?,
+            locals: scope.locals,
+        })
     }
 }
 
@@ -130,12 +158,12 @@ impl Variable {
     fn read(body: &Body) -> Variable {
         let scope = Scope::new(Map::new());
         let validations = body.blocks().filter(|block| block.identifier() == "validation");
-        let conditions = validations
-            .map(|block| hcl::format::to_string(attribute(block.body(), "condition").unwrap()));
         Variable {
             kind: hcl::format::to_string(attribute(body, "type").unwrap()).unwrap(),
-            default: attribute(body, "default").map(|expr| scope.value(expr)),
-            validations: conditions.collect::<Result<Vec<_>, _>>().unwrap().join("\n"),
+            default: attribute(body, "default").map(|expr| scope.value(expr).unwrap()),
+            validations: validations
+                .map(|block| attribute(block.body(), "condition").unwrap().clone())
+                .collect(),
         }
     }
 }
@@ -184,13 +212,13 @@ impl Scope {
                 }
                 if let Ok(value) = expr.evaluate(&self.context) {
                     self.locals.insert(name.clone(), json_value(&value));
-                    let locals = Value::Object(self.locals.clone());
-                    self.context.declare_var("local", hcl_value(locals));
                 }
             }
             if self.locals.len() == before {
                 return;
             }
+            let locals = Value::Object(self.locals.clone());
+            self.context.declare_var("local", hcl_value(locals));
         }
     }
 
@@ -204,6 +232,7 @@ impl Scope {
     ) {
         let object = json!({
             "id": format!("<{logical}>"), "name": format!("<{logical}>"),
+            "function_name": format!("<{logical}>"),
             "arn": format!("<{logical}.Arn>"),
             "allocation_id": format!("<{logical}.AllocationId>"),
         });
@@ -225,35 +254,41 @@ impl Scope {
         }
     }
 
-    fn value(&self, expr: &Expression) -> Value {
+    fn value(&self, expr: &Expression) -> Result<Value, String> {
         let value = expr.evaluate(&self.context);
-        json_value(&value.unwrap_or_else(|error| panic!("{expr:?}: {error}")))
+        value.map(|value| json_value(&value)).map_err(|error| format!("{expr:?}: {error}"))
     }
 
     /// The attributes of a resource, with nested blocks as lists.
-    fn resource(&self, body: &Body) -> Resource {
+    fn resource(&self, body: &Body) -> Result<Resource, String> {
         let mut attributes = Map::new();
         for attribute in body.attributes() {
             if !["count", "depends_on"].contains(&attribute.key()) {
-                attributes.insert(attribute.key().to_owned(), self.value(attribute.expr()));
+                attributes.insert(attribute.key().to_owned(), self.value(attribute.expr())?);
             }
         }
         for block in body.blocks() {
-            let nested = Value::Object(self.resource(block.body()).attributes);
+            let nested = Value::Object(self.resource(block.body())?.attributes);
             let list = attributes.entry(block.identifier()).or_insert_with(|| json!([]));
             list.as_array_mut().unwrap().push(nested);
         }
-        let awaited = attribute(body, "depends_on").map(|it| hcl::format::to_string(it).unwrap());
-        let name =
-            |it: String| it.rsplit('.').next().unwrap().trim_end_matches([']', '\n']).to_owned();
-        Resource { attributes, depends_on: awaited.map(name) }
+        let awaited = match attribute(body, "depends_on") {
+            Some(Expression::Array(awaited)) => awaited.as_slice(),
+            _ => &[],
+        };
+        let name = |it: &Expression| {
+            let address = hcl::format::to_string(it).unwrap();
+            address.rsplit('.').next().unwrap().trim_end().to_owned()
+        };
+        Ok(Resource { attributes, depends_on: awaited.iter().map(name).collect() })
     }
 }
 
 type Function = fn(FuncArgs) -> Result<hcl::Value, String>;
 
 /// The functions that the module calls.
-const FUNCTIONS: [(&str, Function); 8] = [
+const FUNCTIONS: [(&str, Function); 9] = [
+    ("tostring", |args| on_json(&args, |args| json!(args[0].to_string()))),
     ("jsonencode", |args| on_json(&args, |args| json!(args[0].to_string()))),
     ("concat", |args| {
         on_json(&args, |args| args.iter().flat_map(|it| it.as_array().unwrap().clone()).collect())

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use serde_yaml_ng::Value as Yaml;
 
 /// The template, with its functions in their long form.
-pub(super) struct Template(Value);
+#[derive(Clone)]
+pub(super) struct Template(pub(super) Value);
 
 /// What the template creates for some parameters.
 #[derive(Debug)]
@@ -23,7 +24,8 @@ pub(super) struct Stack {
 pub(super) struct Resource {
     pub(super) kind: String,
     pub(super) properties: Map<String, Value>,
-    pub(super) depends_on: Option<String>,
+    /// The names of the resources that it waits for, besides those that it refers to.
+    pub(super) depends_on: Vec<String>,
 }
 
 impl Template {
@@ -36,22 +38,43 @@ impl Template {
         self.0["Parameters"].as_object().unwrap()
     }
 
+    /// Whether it has a rule of this name, about several parameters.
+    pub(super) fn has_rule(&self, name: &str) -> bool {
+        self.0["Rules"].get(name).is_some()
+    }
+
     /// The names of all resources, also of those that only some stacks have.
     pub(super) fn logical_names(&self) -> BTreeSet<String> {
         self.0["Resources"].as_object().unwrap().keys().cloned().collect()
     }
 
-    /// What is created with these parameters and the defaults of the others.
-    pub(super) fn deployed(&self, given: &BTreeMap<&str, &str>) -> Stack {
+    /// Whether a rule refuses these parameters.
+    pub(super) fn refuses(&self, rule: &str, given: &BTreeMap<&str, &str>) -> bool {
+        let resolver = self.resolver(given);
+        let rule = &self.0["Rules"][rule];
+        let mut assertions = rule["Assertions"].as_array().into_iter().flatten();
+        resolver.is_true(&rule["RuleCondition"])
+            && assertions.any(|assertion| !resolver.is_true(&assertion["Assert"]))
+    }
+
+    fn resolver(&self, given: &BTreeMap<&str, &str>) -> Resolver<'_> {
         let values = self.parameters().iter().map(|(name, parameter)| {
             let default = parameter.get("Default").and_then(Value::as_str);
             let text = given.get(name.as_str()).copied().or(default);
             let text = text.unwrap_or_else(|| panic!("no value for {name}"));
-            let is_list = parameter["Type"] == "CommaDelimitedList";
-            let list = || text.split(',').collect::<Vec<_>>();
-            (name.clone(), if is_list { json!(list()) } else { json!(text) })
+            let value = match parameter["Type"].as_str() {
+                Some("CommaDelimitedList") => json!(text.split(',').collect::<Vec<_>>()),
+                Some("Number") => json!(text.parse::<u64>().unwrap()),
+                _ => json!(text),
+            };
+            (name.clone(), value)
         });
-        let resolver = Resolver { template: &self.0, values: values.collect() };
+        Resolver { template: &self.0, values: values.collect() }
+    }
+
+    /// What is created with these parameters and the defaults of the others.
+    pub(super) fn deployed(&self, given: &BTreeMap<&str, &str>) -> Stack {
+        let resolver = self.resolver(given);
         let conditions = self.0["Conditions"].as_object().unwrap();
         let is_there = |it: &Value| it["Condition"].as_str().is_none_or(|it| resolver.holds(it));
         let created = self.0["Resources"].as_object().unwrap().iter();
@@ -100,10 +123,14 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     fn resource(&self, resource: &Value) -> Resource {
         let properties = self.resolved(&resource["Properties"]).unwrap();
+        let awaited = match &resource["DependsOn"] {
+            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+            name => Vec::from_iter(name.as_str()),
+        };
         Resource {
             kind: resource["Type"].as_str().unwrap().to_owned(),
             properties: properties.as_object().unwrap().clone(),
-            depends_on: resource["DependsOn"].as_str().map(str::to_owned),
+            depends_on: awaited.into_iter().map(str::to_owned).collect(),
         }
     }
 
@@ -116,12 +143,22 @@ impl Resolver<'_> {
         let all = || argument.as_array().unwrap();
         match function.as_str() {
             "Condition" => self.holds(argument.as_str().unwrap()),
-            "Fn::Equals" => self.resolved(&all()[0]) == self.resolved(&all()[1]),
+            "Fn::Equals" => self.text(&all()[0]) == self.text(&all()[1]),
             "Fn::Not" => !self.is_true(&all()[0]),
+            "Fn::EachMemberEquals" => {
+                let list = self.resolved(&all()[0]).unwrap();
+                list.as_array().unwrap().iter().all(|it| self.text(it) == self.text(&all()[1]))
+            }
             "Fn::And" => all().iter().all(|it| self.is_true(it)),
             "Fn::Or" => all().iter().any(|it| self.is_true(it)),
             other => panic!("unknown function of conditions: {other}"),
         }
+    }
+
+    /// The value that a condition compares: a number equals its text.
+    fn text(&self, value: &Value) -> Option<String> {
+        let value = self.resolved(value)?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     }
 
     /// The value of an expression; `None` if it is `AWS::NoValue`.
@@ -181,7 +218,8 @@ impl Resolver<'_> {
                 json!(parts.collect::<Vec<_>>())
             }
             "Fn::Select" => at(1)[usize::try_from(argument[0].as_u64().unwrap()).unwrap()].clone(),
-            "Fn::GetAZs" => json!(["<zone 0>", "<zone 1>", "<zone 2>"]),
+            // Those of the stack's region.
+            "Fn::GetAZs" if argument == "" => json!(["<zone 0>", "<zone 1>", "<zone 2>"]),
             "Fn::Cidr" => {
                 assert_eq!((at(1), at(2)), (json!(4), json!(12)));
                 let first = at(0);

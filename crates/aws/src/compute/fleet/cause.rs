@@ -97,6 +97,7 @@ pub(super) fn is_for_a_person(code: &str, message: &str) -> bool {
     template::is_gone(code)
         || GONE.iter().any(|(gone, _)| *gone == kind)
         || has_two_subnets_in_a_zone(kind, message)
+        || is_about_root_device(kind, message)
         || matches!(kind, "UnauthorizedOperation" | "AuthFailure" | "InvalidBlockDeviceMapping")
         || matches!(kind, "Blocked" | "OptInRequired" | "PendingVerification")
         || is_about_profile(kind, message)
@@ -105,6 +106,12 @@ pub(super) fn is_for_a_person(code: &str, message: &str) -> bool {
 /// Whether no instance type meets the requirements. EC2 says so before it tries.
 pub(super) fn is_unmatched(code: &str, message: &str) -> bool {
     code == "InvalidParameterValue" && message.contains("find any instance pools that match")
+}
+
+/// Whether the root volume of the launch template is not that of the image. The words are those that
+/// hashicorp/packer#7802 quotes.
+fn is_about_root_device(kind: &str, message: &str) -> bool {
+    kind == "MissingParameter" && message.contains("size or snapshotId")
 }
 
 fn is_about_profile(kind: &str, message: &str) -> bool {
@@ -140,6 +147,10 @@ pub(super) fn for_a_person(names: &Names, code: &str, message: &str) -> PortErro
              ec2:CreateTags and iam:PassRole"
                 .to_owned()
         }
+        "MissingParameter" if is_about_root_device(kind, message) => format!(
+            "the image behind {AMI} has another root device than before: refresh finds that within an \
+             hour, or at once if a setting changes"
+        ),
         "InvalidBlockDeviceMapping" => {
             format!("run ondeck refresh with a {VOLUME_SIZE} that the snapshot of {AMI} fits into")
         }
@@ -192,6 +203,12 @@ mod tests {
                 "InvalidBlockDeviceMapping",
                 "Volume of size 8GB is smaller than snapshot",
                 "run ondeck refresh with a volume-size-gb that the snapshot of ami fits into",
+            ),
+            (
+                "MissingParameter",
+                "The request must contain the parameter size or snapshotId",
+                "the image behind ami has another root device than before: refresh finds that within \
+                 an hour, or at once if a setting changes",
             ),
             (
                 "OptInRequired",

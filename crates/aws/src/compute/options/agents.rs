@@ -29,6 +29,11 @@ impl Agents {
         })
     }
 
+    /// Whether machines download the agent. If not, it must be on the image.
+    pub(in crate::compute) fn are_downloaded(&self) -> bool {
+        *self != Agents::default()
+    }
+
     /// Fails with what is wrong with an image of this architecture, by the name that EC2 gives it,
     /// worded to follow the name of the setting. Without any download the agent must be on the image,
     /// which only the machine can check.
@@ -45,7 +50,7 @@ impl Agents {
                 ));
             }
         };
-        if source.is_none() && *self != Agents::default() {
+        if source.is_none() && self.are_downloaded() {
             return Err(format!(
                 "is an image for {name}, and no agent is configured for it: set {url} and {sha256}"
             ));

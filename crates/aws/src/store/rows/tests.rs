@@ -1,6 +1,7 @@
 //! Corrupt items: each is named, and the others are still read.
 
 use aws_sdk_dynamodb::primitives::Blob;
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::record::State;
@@ -82,6 +83,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                 missed_registrations: what.1,
             },
             reuse: if what.3 { Reuse::Never } else { Reuse::Always },
+            departure: [Departure::None, Departure::Retired, Departure::Drained]
+                [what.1 as usize % 3],
         },
     )
 }
@@ -180,7 +183,7 @@ proptest! {
         let names: Vec<&str> = attributes(&record).into_iter().map(|(name, _)| name).collect();
         let name = names[at.index(names.len())];
         let mut item = written(&record);
-        let gone = gone && !["label", "reuse"].contains(&name);
+        let gone = gone && !["label", "reuse", "departure"].contains(&name);
         let other = (!gone).then_some(AttributeValue::Bool(true));
         corrupt(&mut item, vec![(name.to_owned(), other)]);
         let error = super::record(&item).unwrap_err();

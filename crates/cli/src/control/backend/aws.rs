@@ -16,8 +16,10 @@ pub(super) async fn records(common: &Common) -> Result<Records, Failure> {
     let pool = named_pool(common)?;
     let name = pool.to_string();
     let cloud = Cloud::connect(options(common, pool), Arc::new(Entropy)).await?;
+    let store = Arc::new(DynamoStore::new(&cloud));
     Ok(Records {
-        store: Arc::new(DynamoStore::new(&cloud)),
+        history: store.clone(),
+        store,
         pool: Arc::new(SqsPool::new(&cloud)),
         clock: Arc::new(cloud.clock()),
         label: name.clone(),

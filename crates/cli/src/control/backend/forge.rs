@@ -1,22 +1,25 @@
 //! Where jobs come from: GitHub, or a forge in the local files.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::failure::Failure;
-use ondeck_core::ports::{Forge, PortError};
+use ondeck_core::modes::refresh::AbsentForge;
+use ondeck_core::ports::Forge;
 
 use super::Records;
 use crate::backend::{FORGE, GITHUB};
-use crate::control::inputs::is_reset;
+use crate::control::inputs::{is_reset, secrets};
 use crate::inputs::{Backend, Common, rows};
 
 /// The forge that refresh calls.
 pub(super) async fn of_refresh(
     common: &Common,
+    stored: &BTreeMap<String, String>,
     records: &Records,
 ) -> Result<Arc<dyn Forge>, Failure> {
-    if is_github(common, records).await? {
-        return github(common, records);
+    if is_github(common, stored) {
+        return github(common, records).await;
     }
     #[cfg(feature = "local")]
     return Ok(Arc::new(super::local::forge(common, records)?));
@@ -25,31 +28,44 @@ pub(super) async fn of_refresh(
         .hint("build it on Linux with --features local, or give --forge github"))
 }
 
+/// The forge whose runners teardown removes. `None` if that is GitHub and no credentials are given. The
+/// runners of the local forge are gone with its file.
+pub(super) async fn of_teardown(
+    common: &Common,
+    records: &Records,
+    stored: &BTreeMap<String, String>,
+) -> Result<Option<Arc<dyn Forge>>, Failure> {
+    let is_github = stored.get(FORGE).map_or(common.compute != Backend::Local, |it| it == GITHUB);
+    if !is_github {
+        return Ok(Some(Arc::new(AbsentForge)));
+    }
+    match secrets(&common.given).next() {
+        Some(_) => github(common, records).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Whether jobs come from GitHub: as given now, or as stored unless that is reset. With machines from
 /// a cloud, GitHub is the default each time, because they cannot reach the jobs in a file of another
 /// computer.
-async fn is_github(common: &Common, records: &Records) -> Result<bool, Failure> {
+fn is_github(common: &Common, stored: &BTreeMap<String, String>) -> bool {
     if let Some(forge) = common.given.text(&rows::FORGE).filter(|forge| !forge.is_empty()) {
-        return Ok(forge == GITHUB);
+        return forge == GITHUB;
     }
     if common.compute != Backend::Local {
-        return Ok(true);
+        return true;
     }
     if is_reset(&common.given, &rows::FORGE) {
-        return Ok(false);
+        return false;
     }
-    match records.store.settings().await {
-        Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),
-        Err(PortError::NotSetUp { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    stored.get(FORGE).is_some_and(|forge| forge == GITHUB)
 }
 
 #[cfg(feature = "github")]
 use self::github::forge as github;
 
 #[cfg(not(feature = "github"))]
-fn github(_common: &Common, _records: &Records) -> Result<Arc<dyn Forge>, Failure> {
+async fn github(_common: &Common, _records: &Records) -> Result<Arc<dyn Forge>, Failure> {
     Err(Failure::invalid("this build of ondeck has no GitHub")
         .hint("build it with --features github, or give --forge local to try it without GitHub"))
 }
@@ -61,6 +77,9 @@ mod github {
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, inputs};
 
     use ondeck_core::inputs::Given;
+    #[cfg(feature = "aws")]
+    use ondeck_core::inputs::Input;
+    use ondeck_core::model::secret::Secret;
 
     use super::{Arc, Common, Failure, Forge, Records};
     use crate::control::github_actions;
@@ -69,7 +88,10 @@ mod github {
 
     /// GitHub, for the runners of these records. It goes by their clock, so that a token that is
     /// valid there is valid here.
-    pub(super) fn forge(common: &Common, records: &Records) -> Result<Arc<dyn Forge>, Failure> {
+    pub(super) async fn forge(
+        common: &Common,
+        records: &Records,
+    ) -> Result<Arc<dyn Forge>, Failure> {
         let given = &common.given;
         // A workflow says where its own GitHub is; who names another one means that.
         let (server_url, api_url) = match given.owned(&inputs::URL) {
@@ -91,7 +113,7 @@ mod github {
             server_url,
             api_url,
             scope: scope(given, &named)?,
-            auth: auth(given),
+            auth: auth(given, records).await?,
             jobs_token: given.secret(&inputs::JOBS_TOKEN),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
             pool_tag: ondeck_github::pool_tag(&records.label),
@@ -104,14 +126,71 @@ mod github {
         Ok(Arc::new(forge))
     }
 
-    fn auth(given: &Given) -> Auth {
+    async fn auth(given: &Given, records: &Records) -> Result<Auth, Failure> {
         let token = given.secret(&inputs::TOKEN);
-        let app = (given.owned(&inputs::APP_ID), given.secret(&inputs::APP_PRIVATE_KEY));
-        match (token, app) {
-            (Some(token), _) => Auth::Token(token),
-            (None, (Some(id), Some(private_key))) => Auth::App { id, private_key },
-            _ => Auth::Missing,
+        let key = given.secret(&inputs::APP_PRIVATE_KEY);
+        let (token, key) = kept_secrets(given, records, token, key).await?;
+        match (token, given.owned(&inputs::APP_ID), key) {
+            (Some(token), _, _) => Ok(Auth::Token(token)),
+            (None, Some(id), Some(private_key)) => Ok(Auth::App { id, private_key }),
+            (None, Some(id), None) => {
+                Err(Failure::invalid(format!("no private key given for the GitHub App: {id}"))
+                    .hint("give --github-app-private-key, or --github-app-key-source on aws"))
+            }
+            (None, None, Some(_)) => Err(Failure::invalid("no id given for the GitHub App")
+                .hint("give --github-app-id beside its key")),
+            (None, None, None) => Ok(Auth::Missing),
         }
+    }
+
+    /// The token and the key as given, or as AWS keeps them. Fails if both are named, or if AWS cannot
+    /// be asked.
+    #[cfg(feature = "aws")]
+    async fn kept_secrets(
+        given: &Given,
+        records: &Records,
+        token: Option<Secret>,
+        key: Option<Secret>,
+    ) -> Result<(Option<Secret>, Option<Secret>), Failure> {
+        let token = kept_secret(given, records, token, &ondeck_aws::TOKEN_SOURCE).await?;
+        let key = kept_secret(given, records, key, &ondeck_aws::APP_KEY_SOURCE).await?;
+        Ok((token, key))
+    }
+
+    #[cfg(feature = "aws")]
+    async fn kept_secret(
+        given: &Given,
+        records: &Records,
+        secret: Option<Secret>,
+        source: &Input,
+    ) -> Result<Option<Secret>, Failure> {
+        let Some(text) = given.text(source).filter(|text| !text.is_empty()) else {
+            return Ok(secret);
+        };
+        let invalid = |problem: String| Failure::invalid(format!("{} {problem}", source.name));
+        if secret.is_some() {
+            return Err(invalid(format!("is given beside the secret itself: {text}"))
+                .hint("give one of the two"));
+        }
+        let named = ondeck_aws::SecretSource::parse(text).map_err(invalid)?;
+        let cloud = records
+            .cloud
+            .as_ref()
+            .ok_or_else(|| invalid(format!("needs records on AWS: {text}")))?;
+        let secret = named.read(cloud).await?;
+        github_actions::mask(&secret);
+        Ok(Some(secret))
+    }
+
+    #[cfg(not(feature = "aws"))]
+    #[expect(clippy::unused_async, reason = "the build with AWS has to wait for it")]
+    async fn kept_secrets(
+        _given: &Given,
+        _records: &Records,
+        token: Option<Secret>,
+        key: Option<Secret>,
+    ) -> Result<(Option<Secret>, Option<Secret>), Failure> {
+        Ok((token, key))
     }
 
     fn scope(given: &Given, named: &str) -> Result<RunnerScope, Failure> {

@@ -41,8 +41,10 @@ pub(super) fn records(common: &Common, create: bool) -> Result<Records, Failure>
     let clock = Arc::new(WallClock);
     let home = home(common)?;
     let db = open(&home, create)?;
+    let store = Arc::new(LocalStore::new(db.clone()));
     Ok(Records {
-        store: Arc::new(LocalStore::new(db.clone())),
+        history: store.clone(),
+        store,
         pool: Arc::new(LocalPool::new(db.clone(), clock.clone())),
         clock,
         label: label(&home),

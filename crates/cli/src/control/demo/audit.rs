@@ -7,7 +7,7 @@ use ondeck_core::ports::{Forge, RecordScope};
 use ondeck_local::Job;
 
 use super::harness::DemoHarness;
-use crate::control::status::Snapshot;
+use crate::control::status::judged;
 
 /// A claim, and the violations found. `None` if it holds.
 pub(super) struct Finding {
@@ -24,10 +24,10 @@ pub(super) async fn audit(harness: &DemoHarness) -> Result<Vec<Finding>, Failure
     let local = harness.local()?;
     let events = local.store.events().await?;
     let jobs = local.forge.jobs().await?;
-    let snapshot = Snapshot::take(&harness.plane().await?, RecordScope::Live).await?;
+    let status = judged(&harness.plane().await?, RecordScope::Live).await?;
     let machines = harness.machines().await?;
     let runners = local.forge.runners().await?;
-    let tickets: usize = snapshot.pool.iter().map(|(_, tickets)| tickets).sum();
+    let tickets: usize = status.tickets.iter().map(|(_, tickets)| tickets).sum();
     let launched = events.iter().filter(|event| event.transition == "register").count();
     let ended = events.iter().filter(|event| event.to == State::Terminated).count();
     let left = |what: &str, count: usize| match count {
@@ -51,7 +51,7 @@ pub(super) async fn audit(harness: &DemoHarness) -> Result<Vec<Finding>, Failure
             "no process, no live record, no ticket and no runner is left".to_owned(),
             &[
                 left("processes", machines.len()),
-                left("live records", snapshot.instances.len()),
+                left("live records", status.machines.len()),
                 left("tickets", tickets),
                 left("runners", runners.len()),
             ]

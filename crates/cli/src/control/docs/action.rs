@@ -8,8 +8,8 @@ use ondeck_core::inputs::{ActionInput, Input, InputDefault, InputScope, InputVal
 use crate::inputs::{rows, tables};
 
 /// The inputs that are no options: they are about getting the program.
-pub(super) const OF_THE_ACTION: [&str; 5] =
-    ["mode", "version", "download-url", "sha256", "from-source"];
+pub(super) const OF_THE_ACTION: [&str; 6] =
+    ["mode", "version", "download-url", "sha256", "from-source", "verify-provenance"];
 
 const BEGIN: &str =
     "Generated from the tables of inputs by UPDATE=1 cargo test -p ondeck --all-features docs";

@@ -30,7 +30,7 @@ fn every_step_gives_the_action_what_it_takes() {
 #[test]
 fn every_other_action_is_pinned() {
     let mut count = 0;
-    for (path, step) in steps().into_iter().filter(|(_, step)| step.action != OURS) {
+    for (path, step) in steps().into_iter().filter(|(_, step)| !step.action.starts_with(OURS)) {
         let digest =
             step.version.len() == 40 && step.version.chars().all(|c| c.is_ascii_hexdigit());
         assert!(digest, "{}: {step:?}", path.display());

@@ -18,6 +18,12 @@ pub(crate) fn annotation(level: Level, title: &str, message: &str) -> String {
     format!("::{command} title={}::{}", property(title), data(message))
 }
 
+/// The same for an error on a line of a file, with the column.
+#[cfg(feature = "config")]
+pub(crate) fn line_annotation(file: &str, (line, column): (usize, usize), text: &str) -> String {
+    format!("::error file={},line={line},col={column}::{}", property(file), data(text))
+}
+
 /// Begins a group: a part of the log that is shown folded.
 pub(crate) fn group(title: &str) -> String {
     format!("::group::{}", data(title))

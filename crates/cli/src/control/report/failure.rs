@@ -51,6 +51,8 @@ impl From<&Failure> for ErrorJson {
 enum ErrorKind {
     InvalidInput,
     NotSetUp,
+    Closed,
+    InUse,
     NoCapacity,
     AtCeiling,
     NotReady,
@@ -70,6 +72,8 @@ impl From<FailureKind> for ErrorKind {
         match kind {
             FailureKind::InvalidInput => ErrorKind::InvalidInput,
             FailureKind::NotSetUp => ErrorKind::NotSetUp,
+            FailureKind::Closed => ErrorKind::Closed,
+            FailureKind::InUse => ErrorKind::InUse,
             FailureKind::NoCapacity => ErrorKind::NoCapacity,
             FailureKind::AtCeiling => ErrorKind::AtCeiling,
             FailureKind::NotReady => ErrorKind::NotReady,
@@ -113,6 +117,8 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::InvalidInput => "invalid input",
         FailureKind::NotSetUp => "not set up, run refresh first",
+        FailureKind::Closed => "the pool is closed by a teardown",
+        FailureKind::InUse => "runs own machines of the pool",
         FailureKind::NoCapacity => "no capacity",
         FailureKind::AtCeiling => "max-machines is reached",
         FailureKind::NotReady => "machines did not become ready",
@@ -152,6 +158,8 @@ mod tests {
         insta::assert_snapshot!(heads.collect::<Vec<_>>().join("\n"), @"
         ### ondeck refresh failed: invalid input / Exit code 2: invalid input.
         ### ondeck refresh failed: not set up, run refresh first / Exit code 3: not set up, run refresh first.
+        ### ondeck refresh failed: the pool is closed by a teardown / Exit code 3: the pool is closed by a teardown.
+        ### ondeck refresh failed: runs own machines of the pool / Exit code 12: runs own machines of the pool.
         ### ondeck refresh failed: no capacity / Exit code 4: no capacity.
         ### ondeck refresh failed: max-machines is reached / Exit code 4: max-machines is reached.
         ### ondeck refresh failed: machines did not become ready / Exit code 5: machines did not become ready.
@@ -165,7 +173,7 @@ mod tests {
         ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.
         ### ondeck refresh failed: terminated and cleaned up / Exit code 143: terminated and cleaned up.
         ");
-        insta::assert_snapshot!(sections[2], @r"
+        insta::assert_snapshot!(sections[4], @r"
         ### ondeck refresh failed: no capacity
 
         > it went &lt;wrong&gt;

@@ -12,12 +12,19 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
+use super::apply::ApplyJson;
+use super::config::{ConfigCheckJson, ConfigExportJson};
+use super::explain::ExplainJson;
 use super::failure::FailureJson;
+use super::machines::MachinesJson;
 use super::permissions::PermissionsJson;
+use super::pool::PoolJson;
 use super::provision::ProvisionJson;
 use super::refresh::RefreshJson;
 use super::release::ReleaseJson;
-use super::status::StatusJson;
+use super::show::ConfigShowJson;
+use super::status::json::StatusJson;
+use super::teardown::TeardownJson;
 
 #[test]
 fn json_docs_are_up_to_date() {
@@ -41,7 +48,17 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("release", outcome_or_failure::<ReleaseJson>("release")),
         ("refresh", outcome_or_failure::<RefreshJson>("refresh")),
         ("status", outcome_or_failure::<StatusJson>("status")),
+        ("drain", outcome_or_failure::<MachinesJson>("drain")),
+        ("retire", outcome_or_failure::<MachinesJson>("retire")),
+        ("terminate", outcome_or_failure::<MachinesJson>("terminate")),
+        ("pool", outcome_or_failure::<PoolJson>("pool")),
+        ("explain", outcome_or_failure::<ExplainJson>("explain")),
+        ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),
+        ("config-check", outcome_or_failure::<ConfigCheckJson<'_>>("config check")),
+        ("config-show", outcome_or_failure::<ConfigShowJson<'_>>("config show")),
+        ("config-export", outcome_or_failure::<ConfigExportJson<'_>>("config export")),
+        ("apply", outcome_or_failure::<ApplyJson<'_>>("apply")),
         ("failure", schema("failure", &[SchemaGenerator::subschema_for::<FailureJson>])),
     ]
 }
@@ -66,7 +83,7 @@ fn schema(name: &str, forms: &[fn(&mut SchemaGenerator) -> schemars::Schema]) ->
 
 /// Compares a generated file with its text, or writes it if `UPDATE` is 1. Returns its path if it
 /// is out of date.
-fn check(file: &str, text: &str) -> Option<PathBuf> {
+pub(crate) fn check(file: &str, text: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let path = folder.join(file);
     if std::env::var_os("UPDATE").is_some_and(|update| update == "1") {

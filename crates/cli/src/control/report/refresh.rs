@@ -9,9 +9,11 @@ use ondeck_core::modes::refresh::{CeilingUse, Outcome};
 use serde::Serialize;
 
 use super::Report;
+use super::configuration::ConfigurationInForce;
 use super::failure::{ErrorJson, section};
 use super::markdown::{ROWS, code, counted, plain, table};
 use super::wire::{ResultStatus, SchemaVersion, to_json};
+use crate::control::applied::Enforcement;
 use crate::inputs::Backend;
 
 /// Printed by `ondeck refresh --json`.
@@ -24,6 +26,9 @@ pub(super) struct RefreshJson {
     /// Whether the infrastructure is complete and the given settings are stored. If not, no setting
     /// was changed, and the rest was done under the settings stored before.
     set_up: bool,
+    /// Only if `ondeck apply` has stored a configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configuration: Option<ConfigurationInForce>,
     /// Machines terminated because their threshold had passed.
     reaped: Vec<String>,
     /// How many void tickets were deleted from the pool.
@@ -44,6 +49,10 @@ pub(super) struct RefreshJson {
     records_pruned: usize,
     /// How many machines were launched to keep the pool warm.
     warmed: usize,
+    /// Only with a time limit: how many machines for the minimum are starting, and are left to the next
+    /// refresh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starting: Option<usize>,
     /// Idle machines of the minimum that stay longer in the pool.
     renewed: Vec<String>,
     /// Idle machines terminated because they had reached a limit of their lifetime.
@@ -52,6 +61,8 @@ pub(super) struct RefreshJson {
     min_idle_machine_hours_per_week: BTreeMap<String, f64>,
     /// Running machines whose agents have stopped sending heartbeats. They stay until their threshold.
     silent: Vec<String>,
+    /// Machines whose agents have reported that they cannot serve their run. `warnings` has the reasons.
+    failing: Vec<String>,
     /// Runs that had completed without a release, and whose machines were released.
     completed: Vec<String>,
     /// Runs whose jobs were re-run because their machines were taken away.
@@ -93,8 +104,9 @@ impl From<&CeilingUse> for CeilingJson {
     }
 }
 
-impl From<&Outcome> for RefreshJson {
-    fn from(outcome: &Outcome) -> RefreshJson {
+impl From<&RefreshReport> for RefreshJson {
+    fn from(report: &RefreshReport) -> RefreshJson {
+        let RefreshReport { outcome, configuration } = report;
         let ids = |ids: &[InstanceId]| ids.iter().map(ToString::to_string).collect();
         let labels = |labels: &[Label]| labels.iter().map(ToString::to_string).collect();
         let failure = outcome.failure.as_ref();
@@ -102,6 +114,7 @@ impl From<&Outcome> for RefreshJson {
             schema_version: SchemaVersion,
             status: failure.into(),
             set_up: outcome.set_up,
+            configuration: configuration.clone(),
             reaped: ids(&outcome.reaped),
             tickets_pruned: outcome.pruned_tickets,
             orphans_terminated: ids(&outcome.orphans),
@@ -112,6 +125,7 @@ impl From<&Outcome> for RefreshJson {
             offline_runners_removed: outcome.offline_runners.clone(),
             records_pruned: outcome.pruned_records,
             warmed: outcome.warmed,
+            starting: Some(outcome.starting).filter(|starting| *starting > 0),
             renewed: ids(&outcome.renewed),
             rotated: ids(&outcome.rotated),
             min_idle_machine_hours_per_week: outcome
@@ -120,6 +134,7 @@ impl From<&Outcome> for RefreshJson {
                 .map(|(class, hours)| (class.to_string(), *hours))
                 .collect(),
             silent: ids(&outcome.silent),
+            failing: ids(&outcome.failing),
             completed: outcome.completed.iter().map(ToString::to_string).collect(),
             rerun: outcome.rerun.iter().map(ToString::to_string).collect(),
             stranded: labels(&outcome.stranded),
@@ -131,43 +146,65 @@ impl From<&Outcome> for RefreshJson {
     }
 }
 
-impl Report for Outcome {
+/// What a refresh did, and what became of the applied configuration.
+#[derive(Debug)]
+pub(crate) struct RefreshReport {
+    pub(crate) outcome: Outcome,
+    configuration: Option<ConfigurationInForce>,
+}
+
+impl RefreshReport {
+    pub(crate) fn new(outcome: Outcome, enforcement: Enforcement) -> RefreshReport {
+        let configuration = ConfigurationInForce::after(enforcement, outcome.set_up);
+        RefreshReport { outcome, configuration }
+    }
+}
+
+impl Report for RefreshReport {
     fn json(&self) -> String {
         to_json(&RefreshJson::from(self))
     }
 
     fn text(&self) -> String {
-        let first = if self.set_up { "set up" } else { "not set up: no setting was changed" };
+        let Outcome { set_up, ceilings, .. } = &self.outcome;
+        let first = if *set_up { "set up" } else { "not set up: no setting was changed" };
         let mut lines = vec![first.to_owned()];
-        lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
-        lines.extend(minimum_cost(self));
-        lines.extend(self.ceilings.iter().map(room));
+        lines.extend(self.configuration.as_ref().map(ConfigurationInForce::line));
+        lines.extend(
+            actions(&self.outcome).iter().map(|(what, count, _)| format!("{count} {what}")),
+        );
+        lines.extend(minimum_cost(&self.outcome));
+        lines.extend(ceilings.iter().map(room));
         lines.join("\n")
     }
 
     fn failure(&self) -> Option<Failure> {
-        self.failure.clone()
+        self.outcome.failure.clone()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+        self.outcome.warnings.clone()
     }
 
     fn notices(&self) -> Vec<String> {
-        let rescued = self.rescued.iter();
+        let rescued = self.outcome.rescued.iter();
         let rescued =
             rescued.map(|run| format!("run had waiting jobs and too few machines, rescued: {run}"));
-        let completed = self.completed.iter();
+        let completed = self.outcome.completed.iter();
         let completed =
             completed.map(|run| format!("run completed without a release, released: {run}"));
-        let rerun = self.rerun.iter();
+        let rerun = self.outcome.rerun.iter();
         let rerun =
             rerun.map(|run| format!("jobs lost their machines and were re-run, run: {run}"));
         rescued.chain(completed).chain(rerun).collect()
     }
 
     fn markdown(&self, _backend: Backend) -> String {
-        markdown(self)
+        let mut text = markdown(&self.outcome);
+        if let Some(configuration) = &self.configuration {
+            text += &format!("\n{}\n", plain(&configuration.line()));
+        }
+        text
     }
 }
 
@@ -240,10 +277,12 @@ fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
         ("offline runners removed", outcome.offline_runners.len(), runners),
         ("old records deleted", outcome.pruned_records, String::new()),
         ("running machines without heartbeat", outcome.silent.len(), ids(&outcome.silent)),
+        ("machines that cannot serve their runs", outcome.failing.len(), ids(&outcome.failing)),
         ("completed runs released", outcome.completed.len(), completed),
         ("runs with re-run jobs", outcome.rerun.len(), rerun),
         ("runs rescued", outcome.rescued.len(), labels(&outcome.rescued)),
         ("machines launched to keep the pool warm", outcome.warmed, String::new()),
+        ("machines starting to keep the pool warm", outcome.starting, String::new()),
         ("idle machines kept for longer", outcome.renewed.len(), ids(&outcome.renewed)),
         (
             "machines at the end of their lifetime replaced",
@@ -303,6 +342,7 @@ mod tests {
             reaped: ids(&reaped.iter().map(String::as_str).collect::<Vec<_>>()),
             pruned_tickets: 3,
             orphans: ids(&["i-a"]),
+            oldest_orphan: None,
             requeued: ids(&["i-b", "i-c"]),
             unresponsive: ids(&["i-d"]),
             interrupted: ids(&["i-s"]),
@@ -310,6 +350,7 @@ mod tests {
             offline_runners: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
             pruned_records: 40,
             warmed: 2,
+            starting: 1,
             renewed: ids(&["i-f"]),
             rotated: ids(&["i-g", "i-h"]),
             minimum_hours: BTreeMap::from([
@@ -317,6 +358,7 @@ mod tests {
                 (ResourceClass::new("xlarge").unwrap(), 1.0 / 3.0),
             ]),
             silent: ids(&["i-q"]),
+            failing: ids(&["i-r"]),
             completed: vec![run("16")],
             rerun: vec![run("15")],
             stranded: vec![Label::from(&run("17"))],
@@ -325,6 +367,7 @@ mod tests {
                 CeilingUse { class: None, machines: 98, max: 100 },
                 CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
             ],
+            machines: Some(98),
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
             failure: None,
         };
@@ -343,10 +386,12 @@ mod tests {
         | offline runners removed | 2 | `i-e_1` odd&#124;name |
         | old records deleted | 40 |  |
         | running machines without heartbeat | 1 | `i-q` |
+        | machines that cannot serve their runs | 1 | `i-r` |
         | completed runs released | 1 | `16` |
         | runs with re-run jobs | 1 | `15` |
         | runs rescued | 2 | `18` `19-large` |
         | machines launched to keep the pool warm | 2 |  |
+        | machines starting to keep the pool warm | 1 |  |
         | idle machines kept for longer | 1 | `i-f` |
         | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
 

@@ -1,152 +1,95 @@
-//! What `ondeck status` shows.
+//! What `ondeck status` shows: a summary, then the machines, fitted to the terminal.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+pub(super) mod json;
+pub(crate) mod machines;
+pub(crate) mod summary;
 
+use anstyle::{AnsiColor, Style};
 use ondeck_core::model::failure::Failure;
-use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::signal::AgentStatus;
-use ondeck_core::model::timestamp::Timestamp;
-use serde::Serialize;
+use ondeck_core::modes::status::judgement::{Judgement, Mark};
 
-use super::wire::{PurchaseOption, SchemaVersion, UnreadableJson, millis, to_json};
-use super::{Report, table};
-use crate::control::status::Snapshot;
+use self::json::StatusJson;
+use self::machines::MachineTable;
+use super::Report;
+use super::wire::to_json;
+use crate::control::screen::Screen;
 
-/// Printed by `ondeck status --json`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct StatusJson {
-    schema_version: SchemaVersion,
-    /// The live machines; with `--all`, terminated ones too.
-    instances: Vec<InstanceJson>,
-    /// How many tickets each resource class has in the pool.
-    pool: BTreeMap<String, usize>,
-    /// Only if there are any: records that cannot be read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unreadable: Vec<UnreadableJson>,
+/// The pool, and the room that there is to show it.
+pub(crate) struct Shown {
+    judgement: Judgement,
+    /// How many columns a line may have; `None` for a table that does not depend on the reader.
+    width: Option<usize>,
 }
 
-/// One machine: its record, and what its agent last reported. Times are RFC 3339 in UTC.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct InstanceJson {
-    instance_id: String,
-    state: StateJson,
-    /// The run that owns the machine. Empty if none does.
-    run_id: String,
-    /// Until when the state may last. Empty once the machine is terminated.
-    threshold: String,
-    resource_class: String,
-    instance_type: String,
-    /// The machine's purchase option.
-    usage_class: PurchaseOption,
-    /// How many vCPUs it has.
-    cpu: u32,
-    /// How much memory it has, in MiB.
-    mem: u32,
-    /// When the machine was registered.
-    created_at: String,
-    /// When its record last changed.
-    updated_at: String,
-    /// When its ticket was put into the pool. Empty if it has none.
-    ticketed_at: String,
-    /// Only if it is so: its run failed, and it is kept for people to examine until the threshold.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    preserved: bool,
-    /// How long ago the agent's last heartbeat was. `null` if there was none.
-    heartbeat_age_ms: Option<u64>,
-    /// The agent's last signal. `null` if there was none.
-    signal: Option<String>,
-    /// Only if there is one: what the agent added to its signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+impl Shown {
+    pub(crate) fn on(judgement: Judgement, screen: Option<Screen>) -> Shown {
+        Shown { judgement, width: screen.map(|screen| usize::from(screen.columns)) }
+    }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-enum StateJson {
-    Created,
-    Idle,
-    Claimed,
-    Running,
-    Terminated,
+/// What a text is about, which decides its colour. The text says the same in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    /// A heading or a label. Status shows it plain, so that colour means something to look at.
+    #[cfg_attr(not(feature = "watch"), expect(dead_code, reason = "only watch draws headings"))]
+    Heading,
+    /// An operator should look at it.
+    Wrong,
+    /// It is late.
+    Late,
+    /// It is leaving the pool.
+    Leaving,
+    /// It is kept for people.
+    Kept,
 }
 
-impl From<&Snapshot> for StatusJson {
-    fn from(snapshot: &Snapshot) -> StatusJson {
-        let instances = snapshot.instances.iter();
-        let unreadable = snapshot.unreadable.iter().map(UnreadableJson::from);
-        StatusJson {
-            schema_version: SchemaVersion,
-            instances: instances.map(|(r, s)| instance(r, s, snapshot.now)).collect(),
-            pool: snapshot.pool.iter().cloned().collect(),
-            unreadable: unreadable.collect(),
+impl Tone {
+    pub(crate) fn of(mark: &Mark) -> Tone {
+        match mark {
+            Mark::Silent(_) | Mark::Failed(_) => Tone::Wrong,
+            Mark::Overdue(_) => Tone::Late,
+            Mark::Retiring(_) => Tone::Leaving,
+            Mark::Preserved => Tone::Kept,
         }
     }
-}
 
-fn instance(record: &Record, status: &AgentStatus, now: Timestamp) -> InstanceJson {
-    let time = |time: Option<Timestamp>| time.map(|t| t.to_string()).unwrap_or_default();
-    let report = status.report.as_ref();
-    InstanceJson {
-        instance_id: record.id.to_string(),
-        state: match record.state {
-            State::Created => StateJson::Created,
-            State::Idle => StateJson::Idle,
-            State::Claimed => StateJson::Claimed,
-            State::Running => StateJson::Running,
-            State::Terminated => StateJson::Terminated,
-        },
-        run_id: record.run.as_ref().map(ToString::to_string).unwrap_or_default(),
-        threshold: time(record.threshold),
-        resource_class: record.spec.resource_class.to_string(),
-        instance_type: record.spec.instance_type.clone(),
-        usage_class: record.spec.usage_class.into(),
-        cpu: record.spec.cpu,
-        mem: record.spec.mem,
-        created_at: record.created_at.to_string(),
-        updated_at: record.updated_at.to_string(),
-        ticketed_at: time(record.ticketed_at),
-        preserved: record.is_preserved(),
-        heartbeat_age_ms: status.heartbeat.map(|beat| millis(now.since(beat.at))),
-        signal: report.map(|report| report.signal.as_str().to_owned()),
-        detail: report.map(|report| report.detail.clone()).filter(|detail| !detail.is_empty()),
+    fn style(self) -> Style {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+        match self {
+            Tone::Plain | Tone::Heading => Style::new(),
+            Tone::Wrong => colour(AnsiColor::Red).bold(),
+            Tone::Late => colour(AnsiColor::Yellow),
+            Tone::Leaving => colour(AnsiColor::Cyan),
+            Tone::Kept => colour(AnsiColor::Magenta),
+        }
+    }
+
+    fn paint(self, text: &str) -> String {
+        let style = self.style();
+        if style == Style::new() || text.trim().is_empty() {
+            return text.to_owned();
+        }
+        format!("{style}{text}{style:#}")
     }
 }
 
-impl Report for Snapshot {
+impl Report for Shown {
     fn json(&self) -> String {
-        to_json(&StatusJson::from(self))
+        to_json(&StatusJson::from(&self.judgement))
     }
 
     fn text(&self) -> String {
-        let header = [
-            "instance",
-            "state",
-            "run",
-            "threshold",
-            "heartbeat",
-            "signal",
-            "class",
-            "type",
-            "usage",
-        ];
-        let machines = match self.instances.len() {
-            0 => "no machines".to_owned(),
-            _ => table(&header, self.instances.iter().map(|(r, s)| self.row(r, s)).collect()),
-        };
-        let pool: Vec<String> = self
-            .pool
-            .iter()
-            .filter(|(_, tickets)| *tickets > 0)
-            .map(|(class, tickets)| format!("{class} {tickets}"))
-            .collect();
-        let pool = if pool.is_empty() { "empty".to_owned() } else { pool.join(", ") };
-        format!("{machines}\npool: {pool}")
+        let summary = summary::lines(&self.judgement);
+        let mut lines: Vec<String> = summary.iter().map(|line| line.shown(self.width)).collect();
+        if !self.judgement.machines.is_empty() {
+            let machines: Vec<_> = self.judgement.machines.iter().collect();
+            let table = MachineTable::new(&machines, self.judgement.at, self.width);
+            lines.push(String::new());
+            lines.push(table.header().trim_end().to_owned());
+            lines.extend((0..machines.len()).map(|row| table.painted(row)));
+        }
+        lines.join("\n")
     }
 
     fn failure(&self) -> Option<Failure> {
@@ -154,68 +97,33 @@ impl Report for Snapshot {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.unreadable.iter().map(ToString::to_string).collect()
+        self.judgement.unreadable.iter().map(ToString::to_string).collect()
     }
 }
 
-impl Snapshot {
-    fn row(&self, record: &Record, status: &AgentStatus) -> Vec<String> {
-        vec![
-            record.id.to_string(),
-            shown_state(record),
-            record.run.as_ref().map_or("-", |run| run.as_str()).to_owned(),
-            record.threshold.map_or("-".to_owned(), |t| self.left_until(t)),
-            status.heartbeat.map_or("never".to_owned(), |beat| ago(self.now.since(beat.at))),
-            status.report.as_ref().map_or("-", |report| report.signal.as_str()).to_owned(),
-            record.spec.resource_class.to_string(),
-            record.spec.instance_type.clone(),
-            record.spec.usage_class.to_string(),
-        ]
-    }
+/// How many columns a text takes. A character that is not ASCII may be wide, so it counts as two: a
+/// line may end early, but never wraps.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| if c.is_ascii() || c == '…' { 1 } else { 2 }).sum()
+}
 
-    fn left_until(&self, threshold: Timestamp) -> String {
-        if threshold > self.now {
-            format!("in {}", span(threshold.since(self.now)))
-        } else {
-            format!("{} over", span(self.now.since(threshold)))
+/// The text in at most so many columns, without control characters.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    let text = text.replace(char::is_control, " ");
+    if width(&text) <= columns {
+        return text;
+    }
+    let mut cut = String::new();
+    for c in text.chars() {
+        if width(&cut) + width(c.encode_utf8(&mut [0; 4])) + 1 > columns {
+            break;
         }
+        cut.push(c);
     }
-}
-
-/// A machine that is kept for people is `running` in its record, but serves no run.
-fn shown_state(record: &Record) -> String {
-    match record.is_preserved() {
-        true => "preserved".to_owned(),
-        false => record.state.to_string(),
-    }
-}
-
-fn ago(age: Duration) -> String {
-    format!("{} ago", span(age))
-}
-
-/// Two units at the most, rounded down.
-fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0..10) => format!("{:.1}s", span.as_secs_f64()),
-        (0, 0, s) => format!("{s}s"),
-        (0, m, s) => format!("{m}m {s:02}s"),
-        (h, m, _) => format!("{h}h {m:02}m"),
-    }
+    if columns > 0 { cut + "…" } else { cut }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_short_and_honest() {
-        let shown = |millis| span(Duration::from_millis(millis));
-        assert_eq!(shown(0), "0.0s");
-        assert_eq!(shown(1_250), "1.2s");
-        assert_eq!(shown(59_999), "59s");
-        assert_eq!(shown(61_000), "1m 01s");
-        assert_eq!(shown(3_661_000), "1h 01m");
-    }
-}
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

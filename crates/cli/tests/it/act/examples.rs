@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ondeck_standin::{APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHub, JobId, JobState, Permission};
 
-use super::harness::{ActHarness, EVENT, root};
+use super::harness::{ActHarness, EVENT, PULL_REQUEST_FROM, root};
 use crate::aws::harness::AwsHarness;
 use crate::github::harness::{JOBS_TOKEN, REPOSITORY, TOKEN, github, own_user};
 use crate::harness::{Background, Done, within};
@@ -26,6 +26,10 @@ struct Team {
     aws: AwsHarness,
     github: GitHub,
     bridge: PathBuf,
+    /// Whether the repository has the variables with the roles. A fork has none.
+    has_roles: bool,
+    /// The repository that pull requests come from.
+    head: &'static str,
 }
 
 /// A workflow that has ended.
@@ -41,7 +45,19 @@ impl Team {
         fs::write(act.repository().join("Makefile"), MAKEFILE).unwrap();
         let bridge = act.home.outside().join("bridge");
         fs::create_dir(&bridge).unwrap();
-        Team { act, aws: AwsHarness::bare(), github: github(), bridge }
+        Team {
+            act,
+            aws: AwsHarness::bare(),
+            github: github(),
+            bridge,
+            has_roles: true,
+            head: REPOSITORY,
+        }
+    }
+
+    /// The file of the pool, if the team has one.
+    fn file(&self) -> PathBuf {
+        self.act.repository().join("ondeck.toml")
     }
 
     /// What an example says.
@@ -68,18 +84,26 @@ impl Team {
             account.iter().map(|(name, value)| (*name, value.as_str())).collect();
         env.extend([
             (EVENT, event),
+            (PULL_REQUEST_FROM, self.head),
             ("GITHUB_RUN_ID", run),
             ("BRIDGE", &bridge),
             ("ONDECK_GITHUB_URL", self.github.url()),
             // Machines are processes of this computer, with its user and the program as it is.
-            ("ONDECK_RUNNER_USER", &user),
             ("ONDECK_AGENT_URL", "image"),
         ]);
+        // A pool with a file takes its settings from there only.
+        if !self.file().exists() {
+            env.push(("ONDECK_RUNNER_USER", &user));
+        }
         let all = [("ONDECK_GITHUB_TOKEN", TOKEN), ("ONDECK_APP_PRIVATE_KEY", APP_PRIVATE_KEY)];
         let mut secrets = vec![("GITHUB_TOKEN", JOBS_TOKEN)];
         secrets.extend(all.into_iter().filter(|(name, _)| workflow.contains(name)));
         let mut command = self.act.command(workflow, None, &env, &secrets);
-        command.args(["--var", "ONDECK_ROLE=arn:aws:iam::123456789012:role/ondeck"]);
+        for mode in ["provision", "release", "refresh"].iter().filter(|_| self.has_roles) {
+            let name = format!("ONDECK_{}_ROLE", mode.to_uppercase());
+            let role = format!("arn:aws:iam::123456789012:role/ondeck-{mode}");
+            command.args(["--var", &format!("{name}={role}")]);
+        }
         command.args(["--var", "ONDECK_APP_ID=12345"]);
         for target in ["all", "test"] {
             command.args(["--platform", &format!("{}=-self-hosted", label(target))]);
@@ -133,32 +157,121 @@ fn says(played: &Played, words: &str) {
     assert!(played.done.stdout.contains(words), "not said: {words}\n{}", played.done.stdout);
 }
 
+/// Lets the maintenance workflow with this name set the pool up.
+fn refreshed(team: &Team, name: &str, run: &str) -> Played {
+    let played = team.play(&Team::example(name), "workflow_dispatch", run);
+    says(&played, "set up");
+    assert!(team.aws.machines().is_empty(), "a refresh launches no machines");
+    for secret in [TOKEN, JOBS_TOKEN] {
+        assert!(!played.done.stdout.contains(secret), "{}", played.done.stdout);
+    }
+    played
+}
+
+/// A pool whose settings are in a file. The agent that the action offers does not contradict it.
+const SETTINGS: &str = r#"
+[image]
+ami = "ami-0123456789abcdef0"
+agent-url = ""
+[network]
+subnet-ids = ["subnet-0123456789abcdef0", "subnet-0fedcba9876543210"]
+security-group-ids = ["sg-0123456789abcdef0"]
+[machines]
+iam-instance-profile = "ondeck-machine"
+runner-user = "OWN"
+"#;
+
+/// The two workflows of the quick start: the one that maintains the pool applies its file and enforces
+/// it, and the one that uses it gets machines.
 #[test]
 fn quick_start() {
     let (team, quickstart) = (Team::new(), Team::example("quickstart.yml"));
-    let refreshed = team.play(&quickstart, "workflow_dispatch", "40");
-    says(&refreshed, "set up");
-    assert!(team.aws.machines().is_empty(), "a refresh launches no machines");
+    fs::write(team.file(), SETTINGS.replace("OWN", &own_user())).unwrap();
+    let first = refreshed(&team, "ondeck.yml", "40");
+    says(&first, "applied 6 settings, digest ");
+    says(&first, "newly enforced");
 
     let cold = team.play(&quickstart, "push", "41");
     says(&cold, "0 warm, 1 cold, 0 adopted");
     says(&cold, "run 41 released");
     team.assert_tidy();
 
-    let warm = team.play(&quickstart, "push", "42");
+    let again = team.play(&Team::example("ondeck.yml"), "workflow_dispatch", "42");
+    says(&again, "already applied: 6 settings");
+    says(&again, "in force");
+
+    let warm = team.play(&quickstart, "push", "43");
     says(&warm, "1 warm, 0 cold, 0 adopted");
-    says(&warm, "run 42 released");
+    says(&warm, "run 43 released");
     assert_eq!(warm.machines, cold.machines, "the same machine");
     team.assert_tidy();
-    for secret in [TOKEN, JOBS_TOKEN] {
-        assert!(!refreshed.done.stdout.contains(secret), "{}", refreshed.done.stdout);
+}
+
+/// With a function that refreshes, the workflow applies the file and needs no token.
+#[test]
+fn a_file_is_applied_without_a_token() {
+    let team = Team::new();
+    fs::write(team.file(), SETTINGS.replace("OWN", &own_user())).unwrap();
+    let applied = team.play(&Team::example("ondeck-function.yml"), "workflow_dispatch", "44");
+    says(&applied, "applied 6 settings, digest ");
+    assert_eq!(
+        team.github.count("POST", "/repos/acme/web/actions/runners/registration-token"),
+        0,
+        "GitHub is not asked"
+    );
+}
+
+/// Without roles there are no machines, and the job runs where act runs those of `ubuntu-latest`.
+#[test]
+fn a_fork_gets_no_machines_and_no_failure() {
+    let mut team = Team::new();
+    team.has_roles = false;
+    fs::write(team.act.repository().join("Makefile"), "test:\n\t@echo tested without machines\n")
+        .unwrap();
+    for example in ["quickstart.yml", "warm.yml"] {
+        let played = team.play(&Team::example(example), "push", "45");
+        says(&played, "tested without machines");
+        assert!(!played.done.stdout.contains("configure-aws-credentials"), "{example}");
+        assert!(played.machines.is_empty());
     }
+    assert!(team.aws.machines().is_empty());
+}
+
+/// GitHub runs the workflow of a fork's pull request in the repository itself, whose variables it sees.
+#[test]
+fn a_pull_request_from_a_fork_gets_no_machines_and_one_of_the_repository_does() {
+    let mut team = Team::new();
+    refreshed(&team, "refresh-with-inputs.yml", "50");
+    let own = team.play(&Team::example("quickstart.yml"), "pull_request", "51");
+    assert_eq!(own.machines.len(), 1, "{}", own.done.stdout);
+    says(&own, "run 51 released");
+
+    team.head = "mallory/web";
+    fs::write(team.act.repository().join("Makefile"), "test:\n\t@echo tested without machines\n")
+        .unwrap();
+    let forked = team.play(&Team::example("quickstart.yml"), "pull_request", "52");
+    says(&forked, "tested without machines");
+    assert!(!forked.done.stdout.contains("configure-aws-credentials"), "no role is asked for");
+    assert!(forked.machines.is_empty());
+    team.assert_tidy();
+}
+
+/// The workflow that others call provisions, runs the command on each machine, and releases.
+#[test]
+fn one_command_on_two_machines() {
+    let team = Team::new();
+    refreshed(&team, "refresh-with-inputs.yml", "46");
+    let played = team.play(&Team::example("warm.yml"), "push", "47");
+    says(&played, "0 warm, 2 cold, 0 adopted");
+    says(&played, "run 47 released");
+    assert_eq!(played.machines.len(), 2, "a job for each machine");
+    team.assert_tidy();
 }
 
 #[test]
 fn matrix_and_spot() {
     let team = Team::new();
-    team.play(&Team::example("quickstart.yml"), "workflow_dispatch", "50");
+    refreshed(&team, "refresh-with-inputs.yml", "50");
     let matrix = team.play(&Team::example("matrix.yml"), "push", "51");
     says(&matrix, "0 warm, 4 cold, 0 adopted");
     assert_eq!(matrix.machines.len(), 4, "a job for each shard");
@@ -176,7 +289,7 @@ fn matrix_and_spot() {
 #[test]
 fn sizes() {
     let team = Team::new();
-    team.play(&Team::example("quickstart.yml"), "workflow_dispatch", "55");
+    refreshed(&team, "refresh-with-inputs.yml", "55");
     let label = |target: &str| match target {
         "all" => "56-build".to_owned(),
         _ => "56-test".to_owned(),
@@ -202,13 +315,12 @@ fn organisation() {
     let team = Team::new();
     let permissions = [Permission::OrganisationRunners, Permission::ActionsRead];
     team.github.add_app("12345", APP_PUBLIC_KEY, "acme", &permissions);
-    // The repository of the test is the one whose refresh it is, and the pool one of its own.
+    // The pool is one of the test's own.
     let pool = team.aws.account()[0].1.clone();
-    let workflow = Team::example("organisation.yml")
-        .replace("acme/runners", REPOSITORY)
-        .replace("ONDECK_POOL: acme", &format!("ONDECK_POOL: {pool}"));
-    team.play(&workflow, "workflow_dispatch", "60");
-    let played = team.play(&workflow, "push", "61");
+    let of_team =
+        |name| Team::example(name).replace("ONDECK_POOL: acme", &format!("ONDECK_POOL: {pool}"));
+    team.play(&of_team("organisation-refresh.yml"), "workflow_dispatch", "60");
+    let played = team.play(&of_team("organisation.yml"), "push", "61");
     says(&played, "0 warm, 1 cold, 0 adopted");
     let registered = team.github.count("POST", "/orgs/acme/actions/runners/registration-token");
     assert_eq!(registered, 1, "by the App, for the organisation");

@@ -78,8 +78,8 @@ fn what_goes_wrong_is_said_where_people_look() {
     let workflow =
         format!("on: push\njobs:\n  one:\n    runs-on: ubuntu-latest\n    steps:\n{steps}");
     let said = [
-        "title=no mode::no mode given%0Ahint: mode is refresh, provision or release",
-        "title=no such mode::no such mode: demolish%0Ahint: mode is refresh, provision or release",
+        "title=no mode::no mode given%0Ahint: mode is refresh, provision, release or apply",
+        "title=no such mode::no such mode: demolish%0Ahint: mode is refresh, provision, release or apply",
         "title=no such version::no such file, so probably no such version: ",
         "title=no such version::not a version of ondeck: ../../1.0.0%0Ahint: a version is like 1.2.3",
         "not an address that begins with https://: http://example.com/ondeck%0Ahint: ",
@@ -104,7 +104,7 @@ fn what_goes_wrong_is_said_where_people_look() {
         let expected = [invalid, invalid, invalid, invalid, invalid, "unavailable", invalid];
         assert_eq!(kinds, expected);
         assert_eq!(errors[0]["message"], "no mode given");
-        assert_eq!(errors[0]["hint"], "mode is refresh, provision or release");
+        assert_eq!(errors[0]["hint"], "mode is refresh, provision, release or apply");
     }
     // Nothing that was not checked has been kept.
     assert_eq!(left(&harness), ["ARCH.lock"]);
@@ -116,13 +116,18 @@ fn every_failure_has_a_summary_and_a_result() {
     let [outputs, summary] = ["outputs", "summary"].map(|it| harness.home.outside().join(it));
     let shown = summary.display().to_string();
     for (env, title, message, hint) in [
-        (&[("MODE", "")][..], "no mode", "no mode given", "mode is refresh, provision or release"),
-        (&[], "no mode", "no mode given", "mode is refresh, provision or release"),
+        (
+            &[("MODE", "")][..],
+            "no mode",
+            "no mode given",
+            "mode is refresh, provision, release or apply",
+        ),
+        (&[], "no mode", "no mode given", "mode is refresh, provision, release or apply"),
         (
             &[("MODE", "\"<b>\\\n&")],
             "no such mode",
             "no such mode: \"<b>\\ &",
-            "mode is refresh, provision or release",
+            "mode is refresh, provision, release or apply",
         ),
         (
             &[("MODE", "release"), ("VERSION", "latest")],
@@ -201,6 +206,39 @@ fn a_release_that_was_tampered_with_is_not_used() {
 }
 
 #[test]
+fn the_provenance_is_checked_where_it_is_required() {
+    let harness = ActHarness::with_program(ECHO);
+    let required = [("MODE", "release"), ("VERIFY_PROVENANCE", "required")];
+    let path = path_of(&harness);
+    let env = [&required[..], &[("PATH", path.as_str())]].concat();
+    put_on_path(&harness, "gh", "#!/bin/sh\nexit 1\n");
+    let done = installed(&harness, &env).exited(1);
+    assert!(done.stdout.contains("::the GitHub CLI has no valid token for github.com%0A"));
+    assert_eq!(left(&harness), ["ARCH.lock"]);
+
+    // Without being asked to, it takes what a mirror has; later it is not taken from the cache.
+    let auto = installed(&harness, &[("MODE", "release"), ("PATH", path.as_str())]).succeeded();
+    assert!(auto.stdout.contains("was not checked: download-url names a mirror"), "{auto:?}");
+    put_on_path(&harness, "gh", "#!/bin/sh\n[ \"$1\" = auth ] || { echo forged; exit 1; }\n");
+    let done = installed(&harness, &env).exited(1);
+    assert!(done.stdout.contains("its provenance is not that of ondeck-ci/ondeck: forged%0A"));
+    put_on_path(
+        &harness,
+        "gh",
+        "#!/bin/sh\ncase $* in auth*|attestation*ondeck-ci/ondeck) ;; *) exit 1 ;; esac\n",
+    );
+    let done = installed(&harness, &env).succeeded();
+    assert!(done.stdout.contains("the provenance was checked: built by ondeck-ci/ondeck"));
+    let done = installed(&harness, &env).succeeded();
+    assert!(done.stdout.contains("is in the tool cache"), "{done:?}");
+    assert_eq!(left(&harness), ["ARCH", "ARCH.complete", "ARCH.lock", "ARCH.provenance"]);
+
+    let wrong = [("MODE", "release"), ("VERIFY_PROVENANCE", "maybe")];
+    let done = installed(&harness, &wrong).exited(1);
+    assert!(done.stdout.contains("verify-provenance is none of auto, required, off: maybe"));
+}
+
+#[test]
 fn a_platform_without_release_is_named() {
     let harness = ActHarness::with_program(ECHO);
     let system =
@@ -240,19 +278,27 @@ fn it_is_built_where_the_workflow_asks_for_it() {
 fn machines_get_the_agent_of_the_same_release() {
     let harness = ActHarness::with_program(ECHO);
     let outputs = harness.home.outside().join("outputs");
-    installed(&harness, &[("MODE", "refresh")]).succeeded();
-    let said = fs::read_to_string(&outputs).unwrap();
-    for (suffix, target) in [("", "x86_64"), ("-arm64", "aarch64")] {
-        let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-{target}", harness.page.url());
-        let line = format!("agent-url{suffix}={agent}-unknown-linux-musl\nagent-sha256{suffix}=");
-        assert!(said.contains(&line), "{said}");
-    }
-    for (mode, url) in
-        [("provision", ""), ("refresh", "https://example.com/agent"), ("refresh", "image")]
-    {
+    for mode in ["refresh", "apply"] {
+        installed(&harness, &[("MODE", mode)]).succeeded();
+        let said = fs::read_to_string(&outputs).unwrap();
         fs::remove_file(&outputs).unwrap();
+        for (suffix, target) in [("", "x86_64"), ("-arm64", "aarch64")] {
+            let agent =
+                format!("{}/v{VERSION}/ondeck-agent-{VERSION}-{target}", harness.page.url());
+            let line =
+                format!("agent-url{suffix}={agent}-unknown-linux-musl\nagent-sha256{suffix}=");
+            assert!(said.contains(&line), "{mode}: {said}");
+        }
+    }
+    for (mode, url) in [
+        ("provision", ""),
+        ("refresh", "https://example.com/agent"),
+        ("refresh", "image"),
+        ("apply", "image"),
+    ] {
         installed(&harness, &[("MODE", mode), ("AGENT_URL", url)]).succeeded();
         let said = fs::read_to_string(&outputs).unwrap();
+        fs::remove_file(&outputs).unwrap();
         assert!(said.starts_with("program=") && !said.contains("agent"), "{mode}: {said}");
     }
 }

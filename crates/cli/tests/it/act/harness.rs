@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ondeck_standin::emulators::Emulators;
+use serde_json::json;
 
 use super::page::Page;
 use crate::harness::{Background, Done, Home};
@@ -25,6 +26,9 @@ pub(crate) const RUN: &str = "4711";
 
 /// Where the environment of a workflow says what has set it off, unless that is a push.
 pub(crate) const EVENT: &str = "GITHUB_EVENT_NAME";
+
+/// Where it names the repository that a pull request comes from.
+pub(crate) const PULL_REQUEST_FROM: &str = "TEST_PULL_REQUEST_FROM";
 
 /// How often a workflow is run whose words are lost.
 const HEARINGS: usize = 4;
@@ -48,7 +52,9 @@ impl ActHarness {
         let (repository, action) = (harness.repository(), harness.action());
         fs::create_dir_all(repository.join(".github/workflows")).unwrap();
         fs::create_dir_all(action.join("action")).unwrap();
-        for file in ["action.yml", "action/install.sh", "Cargo.toml"] {
+        fs::create_dir_all(action.join(".github/workflows")).unwrap();
+        for file in ["action.yml", "action/install.sh", "Cargo.toml", ".github/workflows/warm.yml"]
+        {
             fs::copy(root().join(file), action.join(file)).unwrap();
         }
         let git = |arguments: &[&str]| {
@@ -108,6 +114,15 @@ impl ActHarness {
             }
         }
         act.env("HOME", self.home.outside());
+        // GitHub's events say more. The program asks them for the default branch only, and workflows
+        // for the repository that a pull request comes from.
+        let payload = self.home.outside().join("event.json");
+        let mut event = json!({ "repository": { "default_branch": "main" } });
+        if let Some((_, from)) = env.iter().find(|(name, _)| *name == PULL_REQUEST_FROM) {
+            event["pull_request"] = json!({ "head": { "repo": { "full_name": from } } });
+        }
+        fs::write(&payload, event.to_string()).unwrap();
+        act.arg("--eventpath").arg(&payload);
         // Without images and without a network, and with an answer to each of its questions.
         let event = env.iter().find(|(name, _)| *name == EVENT).map_or("push", |(_, event)| event);
         act.args([event, "--pull=false", "--action-offline-mode", "--no-cache-server"]);

@@ -19,6 +19,7 @@ pub(crate) struct Page {
 #[derive(Default)]
 struct Shelf {
     files: BTreeMap<String, Vec<u8>>,
+    redirects: BTreeMap<String, String>,
     asked: Vec<String>,
 }
 
@@ -64,6 +65,17 @@ impl Page {
         self.shelf.lock().unwrap().files.insert(path, bytes.to_owned());
     }
 
+    /// Answers for a file of the release with another address.
+    pub(crate) fn redirect(&self, file: &str, to: &str) {
+        let path = format!("/v{VERSION}/{file}");
+        self.shelf.lock().unwrap().redirects.insert(path, to.to_owned());
+    }
+
+    /// Puts a file beside the release.
+    pub(crate) fn put_beside(&self, path: &str, bytes: &[u8]) {
+        self.shelf.lock().unwrap().files.insert(path.to_owned(), bytes.to_owned());
+    }
+
     /// The files of the release that were asked for since the last time, in order.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.shelf.lock().unwrap().asked)
@@ -80,11 +92,18 @@ fn answer(mut stream: TcpStream, shelf: &Mutex<Shelf>) -> std::io::Result<()> {
     }
     let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
     let found = shelf.lock().unwrap().files.get(&path).cloned();
+    let elsewhere = shelf.lock().unwrap().redirects.get(&path).cloned();
     shelf.lock().unwrap().asked.push(path);
     let (status, body) = match found {
         Some(bytes) => ("200 OK", bytes),
         None => ("404 Not Found", Vec::new()),
     };
+    if let Some(to) = elsewhere {
+        return write!(
+            stream,
+            "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
     let length = body.len();
     write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n")?;
     stream.write_all(&body)

@@ -72,19 +72,22 @@ jobs:
     steps:
       - uses: ondeck-ci/ondeck@v0
         with:
-          mode: refresh
+          mode: MODE
           agent-url: image
 ";
     let env = [("NOTES", notes.as_str())];
-    harness.run(workflow, None, &env, &[]).succeeded();
-    let given = fs::read_to_string(&notes).unwrap();
-    let emptied = "--agent-url= --agent-sha256= --agent-url-arm64= --agent-sha256-arm64=";
-    assert!(given.starts_with(&format!("called with refresh {emptied}\n")), "{given}");
-    harness.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
-    let given = fs::read_to_string(&notes).unwrap();
-    assert!(given.starts_with("called with refresh\n"), "{given}");
-    let url = format!("ONDECK_AGENT_URL={}/v", harness.page.url());
-    assert!(given.contains(&url) && !given.contains("ONDECK_AGENT_SHA256=\n"), "{given}");
+    for mode in ["refresh", "apply"] {
+        let workflow = workflow.replace("MODE", mode);
+        harness.run(&workflow, None, &env, &[]).succeeded();
+        let given = fs::read_to_string(&notes).unwrap();
+        let emptied = "--agent-url= --agent-sha256= --agent-url-arm64= --agent-sha256-arm64=";
+        assert!(given.starts_with(&format!("called with {mode} {emptied}\n")), "{given}");
+        harness.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
+        let given = fs::read_to_string(&notes).unwrap();
+        assert!(given.starts_with(&format!("called with {mode}\n")), "{given}");
+        let url = format!("ONDECK_AGENT_URL={}/v", harness.page.url());
+        assert!(given.contains(&url) && !given.contains("ONDECK_AGENT_SHA256=\n"), "{given}");
+    }
 }
 
 #[test]

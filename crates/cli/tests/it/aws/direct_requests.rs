@@ -40,7 +40,7 @@ pub(crate) fn tables(prefix: &str) -> Vec<String> {
 /// The queues whose names begin so: their addresses and attributes.
 pub(crate) fn queues(prefix: &str) -> Vec<(String, Value)> {
     let found = ask_sqs("ListQueues", &json!({ "QueueNamePrefix": prefix }));
-    let urls = found["QueueUrls"].as_array().unwrap().iter();
+    let urls = found["QueueUrls"].as_array().into_iter().flatten();
     urls.map(|url| {
         let request = json!({ "QueueUrl": url, "AttributeNames": ["All"] });
         let attributes = ask_sqs("GetQueueAttributes", &request)["Attributes"].clone();
@@ -82,6 +82,26 @@ pub(crate) fn ask_logs(operation: &str, content: &Value) -> Value {
     let headers = signed(&format!("Logs_20140328.{operation}"), "logs", &body);
     let (_, answer) = exchange(&Emulators::running().ministack, "POST /", &headers, &body);
     serde_json::from_str(&answer).unwrap_or_default()
+}
+
+/// Stores a secret parameter of SSM.
+pub(crate) fn put_parameter(name: &str, value: &str) {
+    let content = json!({ "Name": name, "Value": value, "Type": "SecureString" });
+    store("AmazonSSM.PutParameter", "ssm", &content);
+}
+
+/// Stores a secret of Secrets Manager and returns its ARN.
+pub(crate) fn create_secret(name: &str, value: &str) -> String {
+    let content = json!({ "Name": name, "SecretString": value });
+    let created = store("secretsmanager.CreateSecret", "secretsmanager", &content);
+    created["ARN"].as_str().unwrap().to_owned()
+}
+
+fn store(target: &str, service: &str, content: &Value) -> Value {
+    let body = content.to_string();
+    let headers = signed(target, service, &body);
+    let answer = send(&Emulators::running().ministack, "POST /", &headers, &body);
+    serde_json::from_str(&answer).unwrap()
 }
 
 /// What a machine's metadata service gives it to sign with.

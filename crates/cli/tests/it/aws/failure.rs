@@ -36,9 +36,11 @@ fn the_first_provision_of_a_workflow_waits_for_the_first_refresh() {
 fn a_release_reports_the_machine_whose_record_cannot_be_written() {
     let harness = AwsHarness::with(&[]);
     let ids = harness.provision("1", 3).succeeded().ids();
-    let rule = AwsFaultRule::new(AwsFault::Status(500)).service(Service::DynamoDb);
-    let rule = rule.operation("UpdateItem").body_contains(&ids[1]);
-    harness.control.inject(rule);
+    // Together with the others, and by itself.
+    for operation in ["BatchExecuteStatement", "UpdateItem"] {
+        let rule = AwsFaultRule::new(AwsFault::Status(500)).service(Service::DynamoDb);
+        harness.control.inject(rule.operation(operation).body_contains(&ids[1]));
+    }
     let answer = harness.release("1").exited(6).json();
     for one in answer["instances"].as_array().unwrap() {
         let expected = if one["instanceId"] == ids[1] { "not-reached" } else { "pooled" };

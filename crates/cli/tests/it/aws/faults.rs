@@ -56,7 +56,8 @@ fn two_runs_under_rules(harness: &AwsHarness) -> (Vec<String>, Vec<String>) {
         harness.release("1").succeeded();
         let warm = harness.provision("2", 2).succeeded().ids();
         assert_eq!(warm.iter().collect::<BTreeSet<_>>().len(), 2, "two different ones");
-        harness.ondeck(&["release", "--run-id=2", "--idle-time-sec=4"]).succeeded();
+        // Longer than a release takes under faults, which would end its machines itself otherwise.
+        harness.ondeck(&["release", "--run-id=2", "--idle-time-sec=8"]).succeeded();
         (cold, warm)
     })
 }

@@ -18,19 +18,19 @@ use serde_json::Value;
 use crate::harness::{Background, Driven, ondeck, until};
 
 /// As long as anything may take on a busy computer.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Short where a test waits for one to pass, long where one must not pass, as on the local
 /// backend. Polls are slower, because every one of them is a request.
 pub(crate) const TIMES: [&str; 16] = [
     "--heartbeat-period-sec=3",
-    "--claim-registration-timeout-sec=10",
-    "--claim-timeout-sec=60",
-    "--created-timeout-sec=60",
-    "--validation-timeout-sec=20",
+    "--claim-registration-timeout-sec=20",
+    "--claim-timeout-sec=90",
+    "--created-timeout-sec=90",
+    "--validation-timeout-sec=40",
     "--idle-time-sec=60",
     "--max-runtime-min=2",
-    "--release-timeout-sec=15",
+    "--release-timeout-sec=40",
     "--self-termination-grace-sec=1",
     "--boot-deadline-sec=20",
     "--agent-poll-waiting-sec=0.1",

@@ -19,7 +19,9 @@ struct LocalMachines(AwsHarness);
 impl LocalMachines {
     fn set_up() -> LocalMachines {
         let pool = LocalMachines(AwsHarness::bare());
-        pool.0.grant(KEY, pool.0.pool(), &[Role::Refresh, Role::LocalMachine]);
+        // Status asks as the operator.
+        let roles = [Role::Refresh, Role::LocalMachine, Role::Operator];
+        pool.0.grant(KEY, pool.0.pool(), &roles);
         pool.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
         pool
     }

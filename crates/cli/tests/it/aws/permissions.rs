@@ -11,7 +11,7 @@ use super::harness::{AwsHarness, LAUNCH};
 use crate::harness::{Background, Done, Driven};
 use crate::json::assert_valid;
 
-const ROLES: [&str; 5] = ["refresh", "provision", "release", "operator", "machine"];
+const ROLES: [&str; 6] = ["refresh", "provision", "release", "operator", "steward", "machine"];
 
 /// The calls that have no form without effect.
 const WITHOUT_HARMLESS_FORM: [&str; 5] = [
@@ -23,7 +23,7 @@ const WITHOUT_HARMLESS_FORM: [&str; 5] = [
 ];
 
 /// A copy of the project's policies, changed by `edit`, which gets the name and the text of each.
-pub(super) fn policies(folder: &Path, edit: impl Fn(&str, Value) -> Value) {
+pub(crate) fn policies(folder: &Path, edit: impl Fn(&str, Value) -> Value) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
     for role in Role::ALL {
         let file = format!("{role}.json");
@@ -232,13 +232,14 @@ fn a_policy_that_allows_too_much_or_too_little_is_reported() {
         "the set of a run's machines",
         "what the run asks for",
         "the places of a launch",
+        "machines that it hands over",
     ];
     assert_eq!(wrong.len(), lost.len(), "{wrong:#?}");
     for (line, what) in wrong.iter().zip(lost) {
         assert!(line.contains(what) && line.contains("denied: AccessDeniedException"), "{line}");
     }
     let summary = narrowed.stdout.lines().last().unwrap();
-    assert!(summary.starts_with("provision: ") && summary.contains(", 4 wrong, "), "{summary}");
+    assert!(summary.starts_with("provision: ") && summary.contains(", 5 wrong, "), "{summary}");
 }
 
 #[test]

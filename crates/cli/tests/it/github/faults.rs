@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_standin::{Conclusion, GitHubFault, GitHubFaultRule, RunnerFault};
+use ondeck_standin::{Conclusion, GitHubFault, GitHubFaultRule, JobState, RunnerFault};
 
 use super::harness::{GitHubHarness, LIMIT, REPOSITORY, RUNNER};
 use crate::harness::{Driven, until};
@@ -39,11 +39,34 @@ fn a_listener_that_falls_over_is_started_again() {
     harness.provision("1", 1).succeeded();
     harness.github.inject_runner_fault(REPOSITORY, RunnerFault::CrashOnJob);
     let first = harness.queue("1", "true");
-    let lost = harness.github.wait_for_job(first, LIMIT);
-    assert_ne!(lost.conclusion, Some(Conclusion::Success), "{lost:?}");
+    harness.github.wait_until(first, LIMIT, |job| job.state == JobState::InProgress);
     harness.github.clear_faults();
     harness.done(harness.queue("1", "echo again"));
     harness.release("1").succeeded();
+}
+
+/// GitHub waits ten minutes for the job of a listener that was killed.
+#[test]
+fn a_job_that_github_keeps_open_does_not_cost_a_machine() {
+    let harness = GitHubHarness::local(&[]);
+    let machines = harness.provision("1", 1).succeeded().ids();
+    let killed = harness.queue(
+        "1",
+        "p=$PPID; until [ \"$(cat /proc/$p/comm)\" = Runner.Listener ]; do \
+         p=$(cut -d' ' -f4 /proc/$p/stat); done; kill -9 $p; sleep 300",
+    );
+    harness.github.wait_until(killed, LIMIT, |job| job.state == JobState::InProgress);
+    harness.done(harness.queue("1", "echo again"));
+    let released = harness.release("1").succeeded().json();
+    let machine = &released["instances"][0];
+    assert_eq!(machine["outcome"], "pooled", "{released}");
+    let report = machine["agentReport"].as_str().unwrap();
+    assert!(report.contains("registered anew: its listener died with a job"), "{released}");
+    assert_eq!(harness.github.runners().len(), 1, "GitHub keeps the one that has the job");
+    assert_eq!(harness.provision("2", 1).succeeded().ids(), machines);
+    harness.github.conclude(killed, Conclusion::Failure, None);
+    harness.release("2").succeeded();
+    assert!(harness.github.runners().is_empty(), "{:?}", harness.github.runners());
 }
 
 #[test]
@@ -66,9 +89,9 @@ fn a_machine_whose_version_is_refused_does_not_return_to_the_pool() {
     let harness = GitHubHarness::local(&[]);
     harness.provision("1", 1).succeeded();
     harness.release("1").succeeded();
-    harness.github.deprecate(RUNNER);
     let given = harness.provision("2", 1).succeeded().json();
     assert_eq!(given["instances"][0]["source"], "warm", "{given}");
+    harness.github.deprecate(RUNNER);
     harness.until_runners("the listener is turned away", |all| all.iter().all(|it| !it.online));
     let released = harness.release("2").exited(8).json();
     let machine = &released["instances"][0];

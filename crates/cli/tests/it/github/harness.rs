@@ -107,11 +107,21 @@ pub(crate) fn github() -> GitHub {
 
 /// Such a GitHub, whose runners get no job for so long after another one.
 pub(crate) fn github_that_pauses(pause_after_job: Duration) -> GitHub {
-    let github = GitHub::start(GitHubOptions {
-        pause_after_job,
+    github_with(|options| options.pause_after_job = pause_after_job)
+}
+
+/// Such a GitHub, which gives up a job two seconds after its listener is gone, in place of ten minutes.
+pub(crate) fn github_that_gives_up() -> GitHub {
+    github_with(|options| options.job_lock = Duration::from_secs(2))
+}
+
+fn github_with(change: impl FnOnce(&mut GitHubOptions)) -> GitHub {
+    let mut options = GitHubOptions {
         runner_groups: vec!["ondeck".to_owned()],
         ..GitHubOptions::on(&Emulators::running())
-    });
+    };
+    change(&mut options);
+    let github = GitHub::start(options);
     github.allow(TOKEN, REPOSITORY, &[Permission::Administration]);
     github.allow(JOBS_TOKEN, REPOSITORY, &[Permission::ActionsRead]);
     github.publish_runner(RUNNER, runner_package(RUNNER));

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use ondeck_standin::JobState;
+use ondeck_standin::{JobState, Role};
 
-use super::harness::{GitHubHarness, LIMIT, REPOSITORY};
+use super::harness::{GitHubHarness, LIMIT, REPOSITORY, TOKEN};
 use crate::aws::harness::AwsHarness;
-use crate::harness::{Driven, Home, until};
+use crate::harness::{Background, Driven, Home, until};
 
 /// Says where it ran, and leaves something behind.
 const JOB: &str = r#"
@@ -142,4 +142,43 @@ fn offline_runners_are_removed_on_the_local_backend() {
 fn offline_runners_are_removed_on_aws() {
     let harness: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
     offline_runners_are_removed(&harness, |machine| harness.pool.gateway.ec2().terminate(machine));
+}
+
+/// Machines that are terminated cannot deregister, so their runners stay on GitHub's list.
+#[test]
+fn teardown_removes_the_runners_of_machines_that_it_terminates() {
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("61", 2).succeeded();
+    harness.until_runners("both are registered", |runners| runners.len() == 2);
+    let names: BTreeSet<String> =
+        harness.github.runners().into_iter().map(|runner| runner.name).collect();
+    let mut command = harness.command(&["teardown", "--yes", "--force", "--json"]);
+    let done = Background::start(command.env("ONDECK_GITHUB_TOKEN", TOKEN)).finish();
+    let answer = done.succeeded().json();
+    let removed = answer["runners"].as_array().unwrap().iter();
+    let removed: BTreeSet<String> = removed.map(|name| name.as_str().unwrap().to_owned()).collect();
+    assert_eq!(removed, names, "{answer}");
+    assert!(harness.github.runners().is_empty(), "{:?}", harness.github.runners());
+    harness.github.assert_requests_valid();
+}
+
+/// Without a token nothing can be asked of GitHub, so the list says what stays there.
+#[test]
+fn teardown_without_a_token_lists_the_runners_as_left() {
+    let harness: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
+    let listed = |token: Option<&str>| {
+        let mut command = harness.command(&["teardown", "--yes", "--dry-run", "--json"]);
+        command.env("AWS_ACCESS_KEY_ID", Role::Refresh.name()).env_remove("ONDECK_GITHUB_TOKEN");
+        command.envs(token.map(|token| ("ONDECK_GITHUB_TOKEN", token)));
+        let answer = Background::start(&mut command).finish().succeeded().json();
+        answer["leftovers"].as_array().unwrap().clone()
+    };
+    let runners = serde_json::json!({
+        "what": "runners that GitHub still lists, because no token was given; GitHub removes them after \
+                 14 days offline",
+        "command": "ONDECK_GITHUB_TOKEN=TOKEN ondeck teardown ... --yes",
+    });
+    let (without, with) = (listed(None), listed(Some(TOKEN)));
+    assert!(without.contains(&runners), "{without:?}");
+    assert!(!with.is_empty() && !with.contains(&runners), "{with:?}");
 }

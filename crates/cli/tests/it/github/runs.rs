@@ -10,7 +10,9 @@ use ondeck_standin::{
 };
 use serde_json::{Value, json};
 
-use super::harness::{GitHubHarness, JOBS_TOKEN, LIMIT, REPOSITORY, github_that_pauses};
+use super::harness::{
+    GitHubHarness, JOBS_TOKEN, LIMIT, REPOSITORY, github_that_gives_up, github_that_pauses,
+};
 use crate::aws::harness::AwsHarness;
 use crate::harness::{Background, Driven, Home, until};
 
@@ -139,7 +141,7 @@ fn few_requests_are_sent_and_a_limit_is_a_warning() {
 /// the run gets a machine for it.
 #[test]
 fn a_job_whose_machine_was_taken_away_is_re_run_on_aws() {
-    let harness = GitHubHarness::aws(&["--on-interruption=rerun"]);
+    let harness = GitHubHarness::aws_with(github_that_gives_up(), &["--on-interruption=rerun"]);
     harness.github.allow(JOBS_TOKEN, REPOSITORY, &[Permission::ActionsWrite]);
     let machine = harness.provision("75", 1).succeeded().ids().concat();
     let once = harness.pool.home().join("cut-off");

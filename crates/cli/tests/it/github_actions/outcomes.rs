@@ -97,8 +97,8 @@ fn a_command_line_that_is_refused_has_a_result_and_a_summary() {
     Exit code 2: invalid input.
     ");
     for (arguments, action, message) in [
-        (&[""][..], "true", "no mode given%0Ahint: use one of refresh, provision, release"),
-        (&[], "true", "no mode given%0Ahint: use one of refresh, provision, release"),
+        (&[""][..], "true", "no mode given%0Ahint: use one of refresh, provision, release, apply"),
+        (&[], "true", "no mode given%0Ahint: use one of refresh, provision, release, apply"),
         (&["demolish"], "true", "no such mode: \"demolish\"%0Ahint: use one of refresh, prov"),
         (&["-vv"], "", "no command given%0Ahint: use one of refresh, provision, release, run, "),
         (&["demolish"], "", "no such command: \"demolish\"%0Ahint: use one of refresh, provis"),

@@ -12,6 +12,7 @@ use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdic
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{IntentId, ResourceClass};
 use crate::model::settings::Settings;
+use crate::model::summary::WaitCause;
 use crate::model::timestamp::Timestamp;
 use crate::ports::Machine;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
@@ -70,7 +71,10 @@ pub(super) async fn reserve(
     };
     let Some(patience) = patience(attempt, &refusal) else { return Err(refusal.into()) };
     attempt.plane.progress.stage(&format!("waiting for room: {refusal}"));
-    wait(attempt, intent, wanted, &limits, refusal, patience).await
+    let (from, why) = (attempt.plane.clock.steady(), refusal.to_string());
+    let places = wait(attempt, intent, wanted, &limits, refusal, patience).await;
+    attempt.journal.waited((from, attempt.plane.clock.steady()), WaitCause::Room, &why);
+    places
 }
 
 /// Gives back the places of machines that were not launched. If this fails, the next refresh counts

@@ -4,6 +4,7 @@ mod busy;
 mod fleet;
 mod validation;
 
+pub(in crate::modes) use self::validation::readiness;
 pub(super) use self::validation::validate;
 
 use super::Attempt;

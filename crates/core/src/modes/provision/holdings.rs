@@ -35,6 +35,8 @@ struct Inner {
     search: PoolSearch,
     /// When the attempt first found no room below the ceiling, in steady time.
     without_room: Option<Duration>,
+    /// Whether the attempt has begun to hand its machines to the run.
+    hands_over: bool,
 }
 
 /// An instance that this attempt holds.
@@ -72,7 +74,18 @@ impl Holdings {
             stopwatch: Stopwatch::new(now),
             search: PoolSearch::default(),
             without_room: None,
+            hands_over: false,
         }))
+    }
+
+    /// Must be called before the machines are handed to the run.
+    pub(super) fn hands_over(&self) {
+        self.inner().hands_over = true;
+    }
+
+    /// Whether a machine of the run may be running because of this attempt.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.inner().hands_over
     }
 
     pub(super) fn enter(&self, phase: Phase, now: Duration) {
@@ -172,7 +185,10 @@ impl Holdings {
 
     pub(super) fn claim(&self, instance: Instance<Claimed>, moments: Moments) {
         let mut inner = self.inner();
-        inner.search.claimed += 1;
+        // A release of the run may have given the machine back, so that it was found and claimed again.
+        let before = inner.claimed.len();
+        inner.claimed.retain(|held| held.instance.id() != instance.id());
+        inner.search.claimed += usize::from(inner.claimed.len() == before);
         inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm });
     }
 

@@ -20,7 +20,8 @@ pub struct Outcome {
     pub requested: u32,
     /// The purchase option that was requested.
     pub usage: UsageClass,
-    /// The run's machines. Empty after a failure.
+    /// The run's machines. Empty after a failure. Of a request that leaves new machines to a refresh,
+    /// these are among them although they may not be ready.
     pub instances: Vec<Provisioned>,
     pub timings: Timings,
     pub search: PoolSearch,
@@ -105,6 +106,18 @@ pub(super) enum Phase {
     PostProvision,
 }
 
+/// How long each phase took; `None` if it was not entered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PhaseSpans {
+    /// When the first phase began, in steady time.
+    pub(super) started: Duration,
+    pub(super) adoption: Option<Duration>,
+    pub(super) selection: Option<Duration>,
+    pub(super) creation: Option<Duration>,
+    pub(super) validation: Option<Duration>,
+    pub(super) post_provision: Option<Duration>,
+}
+
 /// Measures the phases by steady time.
 #[derive(Debug, Clone)]
 pub(super) struct Stopwatch {
@@ -126,20 +139,33 @@ impl Stopwatch {
         self.entered.last().map_or(Phase::Adoption, |(phase, _)| *phase)
     }
 
-    fn timings(&self, now: Duration) -> Timings {
-        let mut timings = Timings { total: now.saturating_sub(self.started), ..Timings::default() };
+    /// The phases that were entered, up to now.
+    pub(super) fn spans(&self, now: Duration) -> PhaseSpans {
+        let mut spans = PhaseSpans { started: self.started, ..PhaseSpans::default() };
         let ends = self.entered.iter().skip(1).map(|(_, at)| *at).chain([now]);
         for ((phase, from), to) in self.entered.iter().zip(ends) {
             let spent = match phase {
-                Phase::Adoption => &mut timings.adoption,
-                Phase::Selection => &mut timings.selection,
-                Phase::Creation => &mut timings.creation,
-                Phase::Validation => &mut timings.validation,
-                Phase::PostProvision => &mut timings.post_provision,
+                Phase::Adoption => &mut spans.adoption,
+                Phase::Selection => &mut spans.selection,
+                Phase::Creation => &mut spans.creation,
+                Phase::Validation => &mut spans.validation,
+                Phase::PostProvision => &mut spans.post_provision,
             };
-            *spent += to.saturating_sub(*from);
+            *spent.get_or_insert_default() += to.saturating_sub(*from);
         }
-        timings
+        spans
+    }
+
+    fn timings(&self, now: Duration) -> Timings {
+        let spans = self.spans(now);
+        Timings {
+            adoption: spans.adoption.unwrap_or_default(),
+            selection: spans.selection.unwrap_or_default(),
+            creation: spans.creation.unwrap_or_default(),
+            validation: spans.validation.unwrap_or_default(),
+            post_provision: spans.post_provision.unwrap_or_default(),
+            total: now.saturating_sub(self.started),
+        }
     }
 }
 
@@ -221,7 +247,7 @@ impl Attempt<'_> {
 }
 
 impl Moments {
-    fn since(self, started: Duration) -> Milestones {
+    pub(super) fn since(self, started: Duration) -> Milestones {
         let since = |at: Duration| at.saturating_sub(started);
         let owned = since(self.owned);
         let ready = self.ready.map(since).unwrap_or_default().max(owned);

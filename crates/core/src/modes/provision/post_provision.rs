@@ -47,6 +47,7 @@ impl Ending {
             (
                 FailureKind::InvalidInput
                 | FailureKind::NotSetUp
+                | FailureKind::Closed
                 | FailureKind::NoCapacity
                 | FailureKind::AtCeiling
                 | FailureKind::NotReady
@@ -72,7 +73,8 @@ impl Ending {
             ) => Ending::Dump,
             // No provision fails with these.
             (
-                FailureKind::PartlyReleased
+                FailureKind::InUse
+                | FailureKind::PartlyReleased
                 | FailureKind::WrongPermissions
                 | FailureKind::Unreported,
                 _,
@@ -198,6 +200,7 @@ mod tests {
                 let ending = match kind {
                     FailureKind::Unexpected if phase == PostProvision => Ending::RollBack,
                     FailureKind::Unexpected
+                    | FailureKind::InUse
                     | FailureKind::PartlyReleased
                     | FailureKind::WrongPermissions
                     | FailureKind::Unreported => Ending::Dump,

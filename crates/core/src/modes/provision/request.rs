@@ -28,6 +28,9 @@ pub struct Request {
     pub origin: Origin,
     /// How long to wait for the first refresh; `None` for as long as for a registration token.
     pub set_up_patience: Option<Duration>,
+    /// Whether new machines stay `created` when the call returns, for a refresh to hand over when they
+    /// are ready. Then it is no failure that the provider had fewer than requested.
+    pub leaves_new: bool,
 }
 
 /// Who asks provision for machines.
@@ -54,7 +57,7 @@ input_struct! {
             "resource-class",
             "CLASS",
             "Resource class, as configured by refresh",
-            &[Mode::Provision],
+            &[Mode::Provision, Mode::Init],
         )
         .or("large");
     usage: UsageClass, parse,
@@ -62,7 +65,7 @@ input_struct! {
             "usage-class",
             "CLASS",
             "Purchase option: spot or on-demand",
-            &[Mode::Provision],
+            &[Mode::Provision, Mode::Init],
         )
         .or("on-demand");
     types: Option<TypePatterns> = None, |text| parse(text).map(Some),
@@ -147,6 +150,7 @@ impl Request {
             times: TimeOverrides::default(),
             origin: Origin::Run,
             set_up_patience: None,
+            leaves_new: false,
         }
     }
 
@@ -172,7 +176,7 @@ impl Request {
 
     /// Whether machines that the run already has count. A rescue asks for those that it lacks.
     pub(super) fn may_adopt(&self) -> bool {
-        self.origin != Origin::Rescue
+        self.origin != Origin::Rescue && !self.leaves_new
     }
 
     /// Whether idle machines may be claimed.

@@ -5,6 +5,7 @@
 //! is never overwritten. Nor is the count of another refresh that has counted in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Outcome;
 use super::survey::Survey;
@@ -21,6 +22,9 @@ use crate::ports::PortResult;
 
 /// How often the count is read and replaced before it is left to the next refresh.
 const ATTEMPTS: u32 = 10;
+
+/// How far the clocks of a launcher and of this refresh may be apart. Both write into a reservation.
+const CLOCKS_APART: Duration = Duration::from_secs(10);
 
 /// How many machines there are below one number of `max-machines`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +158,8 @@ struct Findings {
     /// Launches under way, with or without a reservation.
     open_intents: BTreeMap<IntentId, Intent>,
     taken_at: Timestamp,
-    lag: std::time::Duration,
+    /// How long after its launch, by the launcher's clock, a machine may be missing from the list.
+    lag: Duration,
 }
 
 impl Findings {
@@ -164,7 +169,10 @@ impl Findings {
         survey: &Survey,
         outcome: &Outcome,
     ) -> PortResult<Findings> {
-        let lag = plane.compute.listing_lag();
+        let lag = match plane.compute.listing_lag() {
+            Duration::ZERO => Duration::ZERO,
+            lag => lag + CLOCKS_APART,
+        };
         let mut listed: BTreeMap<IntentId, Vec<ResourceClass>> = BTreeMap::new();
         for machine in survey.machines.iter().filter(|it| !outcome.orphans.contains(&it.id)) {
             let class = machine.spec.resource_class.clone();

@@ -4,7 +4,6 @@
 //! whenever the settings or the program have changed or the last refresh has failed.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -12,16 +11,14 @@ use super::{ceiling, credentials, keep_first};
 use crate::model::credentials::Credentials;
 use crate::model::failure::Failure;
 use crate::model::settings::{
-    CHECKED, SET_UP_BY, Settings, SettingsVersion, VERSION, duplicates, version_of,
+    CHECKED, CHECKED_EVERY, SET_UP_BY, Settings, SettingsVersion, VERSION, duplicates, is_set_up,
+    version_of,
 };
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{PortError, PortResult};
 
 type SettingsMap = BTreeMap<String, String>;
-
-/// How often everything is checked if nothing has changed.
-const CHECKED_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The settings that the rest of a refresh goes by.
 pub(super) struct InForce {
@@ -38,12 +35,25 @@ pub(super) struct InForce {
 }
 
 /// Creates what is missing, and stores the settings in `given` once everything that they need is
-/// there. Settings that are not given stay as they are.
+/// there. Settings that are not given stay as they are. `read` are the stored settings, if the caller
+/// has read them.
 ///
-/// If any of that fails, no setting is changed and the stored ones stay in force. Fails if there
-/// are none, or if the store does not answer.
-pub(super) async fn create_missing(plane: &Plane, given: &SettingsMap) -> Result<InForce, Failure> {
-    let found = plane.retried(|| plane.store.settings()).await;
+/// If any of that fails, or a teardown has closed the pool, no setting is changed and the stored ones
+/// stay in force. Fails if there are none, or if the store does not answer.
+pub(super) async fn create_missing(
+    plane: &Plane,
+    read: Option<SettingsMap>,
+    given: &SettingsMap,
+) -> Result<InForce, Failure> {
+    let found = match read {
+        Some(stored) => Ok(stored),
+        None => plane.retried(|| plane.store.settings()).await,
+    };
+    if let Ok(stored) = &found
+        && let Err(closed) = check_open(stored)
+    {
+        return keep(plane, stored, closed).await;
+    }
     let (stored, checks_all) = match found {
         Ok(stored) if is_checked(&stored, given, plane.now()) => (stored, false),
         found => {
@@ -57,6 +67,12 @@ pub(super) async fn create_missing(plane: &Plane, given: &SettingsMap) -> Result
         }
         Err(failure) => keep(plane, &stored, failure).await,
     }
+}
+
+/// Fails if a teardown has closed the pool. Settings that cannot be read are not closed: the caller
+/// finds out why they cannot.
+fn check_open(stored: &SettingsMap) -> Result<(), Failure> {
+    Settings::from_map(stored).map_or(Ok(()), |settings| settings.check_open())
 }
 
 /// Whether an earlier refresh of this version has checked, less than an hour ago, everything that
@@ -112,7 +128,10 @@ async fn apply(
     let mut settings = Settings::from_map(&merged).map_err(|error| {
         Failure::invalid(error.to_string()).hint("ondeck refresh --help shows what it takes")
     })?;
-    check(&settings, given)?;
+    check_together(&settings, given)?;
+    if checks_all {
+        settings.backend.extend(plane.retried(|| plane.compute.look_up(&settings)).await?);
+    }
     // Only given settings are written: a concurrent refresh may have been given others, and a
     // stored default would outlive a change of the program's default.
     let mut changes = given.clone();
@@ -151,8 +170,9 @@ fn merge(settings: &mut SettingsMap, changes: &SettingsMap) {
     settings.retain(|_, value| !value.is_empty());
 }
 
-/// Checks what no setting can be checked for by itself.
-fn check(settings: &Settings, given: &SettingsMap) -> Result<(), Failure> {
+/// Checks what no setting can be checked for by itself. Only contradictions that a setting in `given`
+/// is part of count. Fails with the first problem; its message begins with the name of a setting.
+pub fn check_together(settings: &Settings, given: &SettingsMap) -> Result<(), Failure> {
     for (class, _) in settings.min_idle.iter() {
         if settings.classes.get(class).is_none() {
             return Err(Failure::invalid(format!("min-idle names an unknown class: {class}"))
@@ -167,7 +187,7 @@ fn check(settings: &Settings, given: &SettingsMap) -> Result<(), Failure> {
 }
 
 async fn keep(plane: &Plane, stored: &SettingsMap, failure: Failure) -> Result<InForce, Failure> {
-    if stored.is_empty() {
+    if !is_set_up(stored) {
         return Err(failure);
     }
     let Ok(settings) = Settings::from_map(stored) else { return Err(failure) };

@@ -23,6 +23,7 @@ pub(super) async fn retire(
     }
     let ids: Vec<InstanceId> = idle.iter().map(|idle| idle.id().clone()).collect();
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    survey.idle_status = ids.into_iter().zip(status.iter().cloned()).collect();
     let interrupted = idle.into_iter().zip(status).filter(|(_, status)| status.is_interrupted());
     let interrupted: Vec<Instance<Idle>> = interrupted.map(|(idle, _)| idle).collect();
     let retired = plane.retire_all(&interrupted, INTERRUPTED).await;

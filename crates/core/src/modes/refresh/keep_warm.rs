@@ -5,6 +5,7 @@
 //! been validated and has passed the handshake before it enters the pool.
 
 mod census;
+mod later;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use self::census::{Census, IdleMachine, Share};
+use super::limit::{self, Limit};
 use super::survey::Survey;
 use super::{Outcome, ceiling};
 use crate::inputs::times::TimeOverrides;
@@ -56,32 +58,156 @@ pub(super) async fn keep_warm(
     plane: &Plane,
     settings: &Settings,
     survey: Option<&Survey>,
+    limit: Option<Limit>,
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let Some(limit) = limit else {
+        return keep_minimums(plane, settings, survey, None, stop, outcome).await;
+    };
+    let idle = stop.unless_raised(later::hand_over(plane, settings, outcome)).await??;
+    outcome.warmed += idle.len();
+    let kept = keep_minimums(plane, settings, survey, Some(limit), stop, outcome).await;
+    if !idle.is_empty() && !stop.is_raised() {
+        let announced = later::announce(plane, settings, &idle, outcome);
+        let announced = limit::handshakes(plane, Some(limit), announced);
+        stop.unless_raised(announced).await?.unwrap_or(Ok(()))?;
+    }
+    kept
+}
+
+async fn keep_minimums(
+    plane: &Plane,
+    settings: &Settings,
+    survey: Option<&Survey>,
+    limit: Option<Limit>,
     stop: &StopSignal,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let minimums = settings.min_idle.at(plane.now());
-    if minimums.is_empty() && !Lifetime::of(settings).is_limited() {
+    let is_retired = |record: &Record| record.departure.is_wanted();
+    let none_retired = survey.is_none_or(|survey| !survey.live.iter().any(is_retired));
+    if minimums.is_empty() && !Lifetime::of(settings).is_limited() && none_retired {
         return Ok(());
     }
     let live: Vec<Record> = match survey {
         Some(survey) if minimums.is_empty() => survey.live.clone(),
+        _ if limit.is_some() => later::live(plane).await?,
         _ => readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?),
     };
     let census = Census::take(plane, settings, &live).await?;
     let used_up: Vec<&IdleMachine> = census.used_up.iter().collect();
     stop.unless_raised(retire(plane, &used_up, USED_UP, outcome)).await??;
-    let shares = census.share_out(minimums.clone(), settings, &plane.compute.default_types());
-    stop.unless_raised(renew(plane, settings, &census, &shares, outcome)).await??;
+    let (due, types) = (due(&census), plane.compute.default_types());
+    let shares = census.share_out(minimums.clone(), settings, &types, &[]);
+    let without_due = census.share_out(minimums.clone(), settings, &types, &due);
+    // What is idle in the place of a machine that is due is kept in its stead.
+    let is_replaced = |other: &Share| limit.is_some() && other.is_full();
+    let both = shares.iter().zip(&without_due);
+    let kept = both.map(|(share, other)| if is_replaced(other) { other } else { share });
+    let kept: Vec<&Share> = kept.collect();
+    stop.unless_raised(renew(plane, settings, &census, &kept, outcome)).await??;
 
-    let due = due(&census);
+    if let Some(limit) = limit {
+        // What is due is replaced first. It is spare as soon as others are idle in its place.
+        let order = Order { plane, settings, minimums, limit, stop };
+        order.launch_missing(&census, &due, outcome).await?;
+    } else {
+        let shares = (&shares[..], &minimums[..]);
+        replace(plane, settings, &census, shares, &due, stop, outcome).await?;
+    }
+    // What no minimum needs is not replaced.
+    let is_needed = |index: &usize| {
+        let mut both = shares.iter().zip(&without_due);
+        both.any(|(share, other)| share.machines.contains(index) && !is_replaced(other))
+    };
+    let spare: Vec<&IdleMachine> = due
+        .iter()
+        .filter(|index| !is_needed(index))
+        .map(|index| &census.available[*index])
+        .collect();
+    stop.unless_raised(retire(plane, &spare, TOO_OLD, outcome)).await??;
+    Ok(())
+}
+
+/// What a refresh with a time limit launches for minimums.
+struct Order<'a> {
+    plane: &'a Plane,
+    settings: &'a Settings,
+    minimums: Vec<Minimum>,
+    limit: Limit,
+    stop: &'a StopSignal,
+}
+
+impl Order<'_> {
+    /// Launches the machines that are missing, and replacements of those that are due, unless another
+    /// refresh does that at this moment.
+    async fn launch_missing(
+        &self,
+        census: &Census,
+        due: &[usize],
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        let (plane, stop) = (self.plane, self.stop);
+        if self.missing(census, due).is_empty() {
+            return Ok(());
+        }
+        if !self.limit.allows_launch(plane) {
+            outcome.warnings.push(limit::NO_TIME.to_owned());
+            return Ok(());
+        }
+        let taken = stop.unless_raised(later::take_lease(plane, self.limit)).await??;
+        let Some(leased) = taken else {
+            tracing::info!("another refresh launches machines for the minimum");
+            return Ok(());
+        };
+        let launched = self.launch_all(outcome).await;
+        later::give_back(plane, &leased).await;
+        launched
+    }
+
+    /// Counts again, because the refresh that had the lease before may have launched machines.
+    async fn launch_all(&self, outcome: &mut Outcome) -> Result<(), Failure> {
+        let (plane, settings) = (self.plane, self.settings);
+        let census = self.stop.unless_raised(later::census(plane, settings)).await??;
+        for (minimum, missing) in self.missing(&census, &due(&census)) {
+            if !self.limit.allows_launch(plane) {
+                outcome.warnings.push(limit::NO_TIME.to_owned());
+                break;
+            }
+            let limit = Some(self.limit);
+            launch(plane, settings, &minimum, missing, limit, self.stop, outcome).await?;
+        }
+        Ok(())
+    }
+
+    /// The minimums that lack machines if those that are due do not count.
+    fn missing(&self, census: &Census, due: &[usize]) -> Vec<(Minimum, u32)> {
+        let types = self.plane.compute.default_types();
+        let shares = census.share_out(self.minimums.clone(), self.settings, &types, due);
+        let missing = shares.into_iter().map(|share| (share.missing(), share.minimum));
+        missing.filter(|(missing, _)| *missing > 0).map(|(missing, of)| (of, missing)).collect()
+    }
+}
+
+/// Launches the machines that are missing, and replaces those that are due.
+async fn replace(
+    plane: &Plane,
+    settings: &Settings,
+    census: &Census,
+    (shares, minimums): (&[Share], &[Minimum]),
+    due: &[usize],
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
     let mut has_launched = false;
     for (index, share) in shares.iter().enumerate() {
-        let mut replaced: Vec<&IdleMachine> = machines(&census, share, &due);
+        let mut replaced: Vec<&IdleMachine> = machines(census, share, due);
         let mut missing = share.missing();
         // A launch takes a while, and another refresh may have launched the others meanwhile, or
         // replaced the same machines.
         if missing > 0 && has_launched {
-            let now = missing_now(plane, settings, &minimums, index);
+            let now = missing_now(plane, settings, minimums, index);
             missing = missing.min(stop.unless_raised(now).await??);
         }
         if !replaced.is_empty() && has_launched {
@@ -89,18 +215,12 @@ pub(super) async fn keep_warm(
         }
         let count = missing + u32::try_from(replaced.len()).unwrap_or(u32::MAX);
         has_launched |= count > 0;
-        if count > 0 && !launch(plane, settings, &share.minimum, count, stop, outcome).await? {
-            continue;
+        let launched = count == 0
+            || launch(plane, settings, &share.minimum, count, None, stop, outcome).await?;
+        if launched {
+            stop.unless_raised(retire(plane, &replaced, TOO_OLD, outcome)).await??;
         }
-        stop.unless_raised(retire(plane, &replaced, TOO_OLD, outcome)).await??;
     }
-    // What no minimum needs is not replaced.
-    let spare: Vec<&IdleMachine> = due
-        .iter()
-        .filter(|index| !shares.iter().any(|share| share.machines.contains(index)))
-        .map(|index| &census.available[*index])
-        .collect();
-    stop.unless_raised(retire(plane, &spare, TOO_OLD, outcome)).await??;
     Ok(())
 }
 
@@ -113,7 +233,8 @@ async fn missing_now(
 ) -> Result<u32, Failure> {
     let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
     let census = Census::take(plane, settings, &live).await?;
-    let shares = census.share_out(minimums.to_vec(), settings, &plane.compute.default_types());
+    let types = plane.compute.default_types();
+    let shares = census.share_out(minimums.to_vec(), settings, &types, &[]);
     Ok(shares.get(index).map_or(0, Share::missing))
 }
 
@@ -125,7 +246,7 @@ async fn renew(
     plane: &Plane,
     settings: &Settings,
     census: &Census,
-    shares: &[Share],
+    shares: &[&Share],
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let hold = hold(settings);
@@ -218,12 +339,21 @@ async fn launch(
     settings: &Settings,
     minimum: &Minimum,
     missing: u32,
+    limit: Option<Limit>,
     stop: &StopSignal,
     outcome: &mut Outcome,
 ) -> Result<bool, Failure> {
     let class = &minimum.class;
     plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
-    match warm_up(plane, settings, minimum, missing, stop).await {
+    let launched = match limit {
+        None => warm_up(plane, settings, minimum, missing, stop).await,
+        Some(_) => begin_to_warm_up(plane, minimum, missing, stop).await,
+    };
+    match launched {
+        Ok(launched) if limit.is_some() => {
+            outcome.starting += launched;
+            Ok(true)
+        }
         Ok(warmed) => {
             outcome.warmed += warmed;
             Ok(true)
@@ -238,7 +368,7 @@ async fn launch(
             };
             outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));
             if (1..missing).contains(&fits) {
-                Box::pin(launch(plane, settings, minimum, fits, stop, outcome)).await?;
+                Box::pin(launch(plane, settings, minimum, fits, limit, stop, outcome)).await?;
             }
             Ok(false)
         }
@@ -256,17 +386,12 @@ async fn warm_up(
         .map_err(|error| Failure::new(FailureKind::Unexpected, error.to_string()))?;
     let request = Request {
         run: run.clone(),
-        options: ProvisionOptions {
-            count,
-            class: minimum.class.clone(),
-            usage: minimum.usage,
-            types: minimum.types.clone(),
-            ..ProvisionOptions::default()
-        },
+        options: options(minimum, count),
         // Long enough to be released, and short enough to expire soon if this process dies first.
         times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
         origin: Origin::KeepWarm,
         set_up_patience: None,
+        leaves_new: false,
     };
     let provisioned = provision(plane, &request, stop).await;
     if let Some(failure) = provisioned.failure {
@@ -277,5 +402,37 @@ async fn warm_up(
     match released.failure() {
         Some(failure) => Err(failure),
         None => Ok(released.instances.len()),
+    }
+}
+
+/// Launches machines and leaves them `created`. Returns how many.
+async fn begin_to_warm_up(
+    plane: &Plane,
+    minimum: &Minimum,
+    count: u32,
+    stop: &StopSignal,
+) -> Result<usize, Failure> {
+    let request = Request {
+        run: later::run()?,
+        options: options(minimum, count),
+        times: TimeOverrides::default(),
+        origin: Origin::KeepWarm,
+        set_up_patience: None,
+        leaves_new: true,
+    };
+    let provisioned = provision(plane, &request, stop).await;
+    match provisioned.failure {
+        Some(failure) => Err(failure),
+        None => Ok(provisioned.instances.len()),
+    }
+}
+
+fn options(minimum: &Minimum, count: u32) -> ProvisionOptions {
+    ProvisionOptions {
+        count,
+        class: minimum.class.clone(),
+        usage: minimum.usage,
+        types: minimum.types.clone(),
+        ..ProvisionOptions::default()
     }
 }

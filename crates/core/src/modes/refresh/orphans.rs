@@ -26,6 +26,8 @@ pub(super) async fn terminate(
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let now = plane.now();
+    let found = survey.orphans().filter(|machine| !outcome.reaped.contains(&machine.id));
+    outcome.oldest_orphan = found.map(|machine| now.since(machine.launched_at)).max();
     let grace = settings.times.self_termination_grace;
     let is_old = |machine: &&Machine| machine.launched_at + grace <= now;
     let orphans: Vec<&Machine> = survey.orphans().filter(is_old).collect();
@@ -42,7 +44,7 @@ pub(crate) fn is_abandoned(record: &Record) -> bool {
 
 /// Terminates machines without a live record. Each of them gets an expired one first, so that its
 /// provision cannot register it at the same time. Returns those that are terminated.
-pub(super) async fn terminate_all(
+pub(crate) async fn terminate_all(
     plane: &Plane,
     machines: &[&Machine],
 ) -> Result<Vec<InstanceId>, Failure> {

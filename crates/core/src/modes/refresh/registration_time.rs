@@ -8,6 +8,7 @@ use super::survey::Survey;
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::settings::{REGISTRATION_P95, Settings};
+use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
 
 /// How many machines are asked at most: one batched read.
@@ -25,7 +26,14 @@ pub(super) async fn record(
     if ids.len() < FEWEST {
         return Ok(());
     }
-    let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    // Those of idle machines have been read already.
+    let (known, others): (Vec<_>, Vec<_>) =
+        ids.into_iter().partition(|id| survey.idle_status.contains_key(id));
+    let mut status: Vec<AgentStatus> =
+        known.iter().filter_map(|id| survey.idle_status.get(id).cloned()).collect();
+    if !others.is_empty() {
+        status.extend(plane.retried(|| plane.store.agent_status(&others)).await?);
+    }
     let took = status.iter().filter_map(|status| status.heartbeat?.registration).collect();
     let Some(p95) = percentile_95(took).filter(|p95| is_news(*p95, settings.registration_p95))
     else {

@@ -47,6 +47,8 @@ pub(super) async fn requeue(
         let signal = status.report.map(|report| report.signal);
         let overdue = record.updated_at + settings.times.release_timeout <= now;
         match signal {
+            // The next refresh terminates it.
+            Some(Signal::Deregistered) if is_free && record.departure.is_drained() => {}
             Some(Signal::Deregistered) if is_free => tickets.push(idle.ticket()),
             Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
                 expire(plane, idle, outcome).await?;

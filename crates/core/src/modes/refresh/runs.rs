@@ -1,5 +1,5 @@
-//! Runs: reports machines that have fallen silent, releases the machines of completed runs, and
-//! rescues runs whose jobs wait for machines that they lack.
+//! Runs: reports machines that have fallen silent or cannot serve, releases the machines of completed
+//! runs, and rescues runs whose jobs wait for machines that they lack.
 //!
 //! The forge limits requests, so a refresh sends at most [`REQUESTS`] of them about runs. It lists the
 //! open runs, and asks only about those that have asked this pool for machines and lack some, and about
@@ -9,6 +9,7 @@
 mod completed;
 mod interruptions;
 mod machines;
+mod ready;
 mod rescue;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use self::completed::Attended;
 pub(super) use self::interruptions::note_expired;
 use self::machines::Machines;
 use self::rescue::Rescuer;
+use super::limit::Limit;
 use super::survey::Survey;
 use super::{Outcome, keep_first, keep_warm};
 use crate::model::demand::Demand;
@@ -41,17 +43,24 @@ pub(super) async fn attend(
     plane: &Plane,
     settings: &Settings,
     survey: &Survey,
+    limit: Option<Limit>,
     stop: &StopSignal,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let machines =
-        stop.unless_raised(Machines::look(plane, &settings.times, &survey.live)).await??;
+    let look = Machines::look(plane, &settings.times, limit, &survey.live);
+    let machines = stop.unless_raised(look).await??;
     report_silent(plane, &machines, outcome);
+    report_failing(&machines, outcome);
+    if limit.is_some() {
+        stop.unless_raised(ready::hand_over(plane, settings, &machines)).await??;
+    }
     let noted = interruptions::note(plane, settings, machines.interrupted());
     let interrupted = stop.unless_raised(noted).await??;
     let owners: BTreeSet<&RunId> =
         machines.owners().into_iter().filter(|run| !keep_warm::is_own_run(run)).collect();
-    if settings.rescue == Rescue::Off && owners.is_empty() && interrupted.is_empty() {
+    // A closed pool has no machine for another run.
+    let rescue = if settings.closed.is_some() { Rescue::Off } else { settings.rescue };
+    if rescue == Rescue::Off && owners.is_empty() && interrupted.is_empty() {
         return Ok(());
     }
     let budget = RequestBudget::new(REQUESTS);
@@ -59,7 +68,7 @@ pub(super) async fn attend(
     let listed = stop.unless_raised(plane.retried(|| plane.forge.open_runs(turn, &budget))).await?;
     let Some(open) = unless_limited(listed, outcome)? else { return Ok(()) };
     let runs: Vec<RunId> = open.runs.iter().map(|open| open.run.clone()).collect();
-    let demands = match settings.rescue {
+    let demands = match rescue {
         Rescue::Off => Vec::new(),
         Rescue::Provision | Rescue::Report => {
             stop.unless_raised(plane.retried(|| plane.store.demands(&runs))).await??
@@ -72,7 +81,7 @@ pub(super) async fn attend(
         }
     }
     let after = settings.runs_marker.after.as_ref();
-    let rescuer = Rescuer { plane, settings, stop };
+    let rescuer = Rescuer { plane, settings, limit, stop };
     let tasks = Turn::of(in_turn(tasks, after), budget.left());
     let (last, failure) = work_through(&rescuer, tasks, &budget, outcome).await?;
     let turn = if open.is_partial { turn.wrapping_add(1) } else { turn };
@@ -87,6 +96,15 @@ fn report_silent(plane: &Plane, machines: &Machines, outcome: &mut Outcome) {
         let problem = format!("machine {id} of run {label} has sent no heartbeat for {since} s");
         outcome.warnings.push(problem);
         outcome.silent.push(id.clone());
+    }
+}
+
+fn report_failing(machines: &Machines, outcome: &mut Outcome) {
+    for (record, why) in machines.failing() {
+        let label = record.label().map_or_else(String::new, |label| label.to_string());
+        let problem = format!("machine {} cannot serve run {label}: {why}", record.id);
+        outcome.warnings.push(problem);
+        outcome.failing.push(record.id.clone());
     }
 }
 
@@ -214,11 +232,11 @@ async fn work_through(
     budget: &RequestBudget,
     outcome: &mut Outcome,
 ) -> Result<(Option<RunId>, Option<Failure>), Failure> {
-    let Rescuer { plane, settings, stop } = rescuer;
+    let Rescuer { plane, settings, limit, stop } = rescuer;
     let tasks = std::mem::take(&mut turn.tasks);
     let asked = tasks.iter().filter(|(_, task)| task.may_have_completed());
     let asked: Vec<&RunId> = asked.map(|(run, _)| run).collect();
-    let attended = completed::attend(plane, &asked, budget, outcome);
+    let attended = completed::attend(plane, &asked, budget, *limit, outcome);
     let Attended { status, failed, mut limited, mut failure } =
         stop.unless_raised(attended).await??;
     turn.examined.extend(status.keys().cloned().chain(failed));

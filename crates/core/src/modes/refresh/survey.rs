@@ -4,25 +4,28 @@
 //! it lacks are read afterwards, consistently: the list may lag, and is a little older. A machine that
 //! is registered meanwhile is therefore seen with its record and not taken for an orphan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
+use crate::model::signal::AgentStatus;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, Listing, Machine, PortResult};
 
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// Before the first list was asked for.
     pub(super) taken_at: Timestamp,
     /// Whether the provider has listed its machines.
     pub(super) has_machines: bool,
-    pub(super) machines: Vec<Machine>,
-    pub(super) runners: Vec<ListedRunner>,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) runners: Vec<ListedRunner>,
     /// Every readable record that is not terminated.
-    pub(super) live: Vec<Record>,
+    pub(crate) live: Vec<Record>,
+    /// What agents of idle machines had written when the interrupted ones were looked for.
+    pub(super) idle_status: BTreeMap<InstanceId, AgentStatus>,
     known: BTreeSet<String>,
 }
 
@@ -30,7 +33,7 @@ impl Survey {
     /// Reads machines and runners, beside the live records in `listing`. If the provider or the forge does not answer, its
     /// list is empty, so that no machine counts as an orphan; the failure goes to `failure`. Fails
     /// if the store does not answer.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         plane: &Plane,
         listing: PortResult<Listing>,
         outcome: &mut Outcome,
@@ -53,16 +56,18 @@ impl Survey {
         let mut known: BTreeSet<String> =
             listing.unreadable.into_iter().map(|row| row.id).collect();
         known.extend(listing.records.iter().map(|record| record.id.to_string()));
-        Ok(Survey { taken_at, has_machines, machines, runners, live: listing.records, known })
+        outcome.machines = has_machines.then_some(machines.len());
+        let (live, idle_status) = (listing.records, BTreeMap::new());
+        Ok(Survey { taken_at, has_machines, machines, runners, live, idle_status, known })
     }
 
     /// The machines without a live record.
-    pub(super) fn orphans(&self) -> impl Iterator<Item = &Machine> {
+    pub(crate) fn orphans(&self) -> impl Iterator<Item = &Machine> {
         self.machines.iter().filter(|machine| !self.knows(&machine.id))
     }
 
     /// Whether the instance has a live record, or one that cannot be read and may be live.
-    pub(super) fn knows(&self, instance: &InstanceId) -> bool {
+    pub(crate) fn knows(&self, instance: &InstanceId) -> bool {
         self.known.contains(instance.as_str())
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::{Created, Idle, Instance, Pending, Running, TypedState, Verdict};
+use crate::lifecycle::{Created, Idle, Instance, Live, Pending, Running, TypedState, Verdict};
+use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::Label;
 use crate::model::record::{Counts, MachineSpec, Record, State};
@@ -49,11 +50,17 @@ pub(super) struct DesiredRecord {
     pub(super) state: State,
     pub(super) run: RunId,
     pub(super) threshold: Timestamp,
+    pub(super) departure: Departure,
 }
 
 impl DesiredRecord {
     pub(super) fn new(state: State, run: &RunId, threshold: Timestamp) -> DesiredRecord {
-        DesiredRecord { state, run: run.clone(), threshold }
+        DesiredRecord { state, run: run.clone(), threshold, departure: Departure::None }
+    }
+
+    /// The same of a machine that an operator has marked.
+    pub(super) fn departing(self, departure: Departure) -> DesiredRecord {
+        DesiredRecord { departure, ..self }
     }
 
     /// The label that [`arrange`] gives an owned record.
@@ -81,6 +88,7 @@ impl DesiredRecord {
             ticketed_at: None,
             settings_version: None,
             reuse: crate::model::reuse::Reuse::Always,
+            departure: self.departure,
         }
     }
 }
@@ -112,6 +120,14 @@ pub(super) async fn arrange<S: Store + AgentStore>(
             let created = make(store, created(ms(1))).await;
             let expired = make(store, created.expire(at)).await;
             drop(make(store, expired.reap(at)).await);
+        }
+    }
+    let record = store.record(id).await.expect("the store answers");
+    if let Some(live) = record.as_ref().and_then(Instance::<Live>::believe) {
+        match desired.departure {
+            Departure::None => {}
+            Departure::Retired => drop(make(store, live.retire(at)).await),
+            Departure::Drained => drop(make(store, live.drain(at)).await),
         }
     }
     let record = store.record(id).await.expect("the store answers");

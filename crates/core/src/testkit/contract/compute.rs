@@ -25,6 +25,12 @@ pub async fn compute_suite(compute: &dyn Compute, order: &Order, settings: &Sett
     let again = compute.launch(order, settings).await.expect("an order can be repeated");
     assert_eq!(self::ids(&again.machines), ids, "the same order launches once");
     assert_eq!(of(compute, order).await, ids, "all of them are listed, and no other of the intent");
+    let image = compute.current_image(settings).await.expect("it says what it boots");
+    for machine in compute.machines().await.expect("it lists") {
+        if machine.intent == order.intent {
+            assert_eq!(machine.image, image, "it has just been booted");
+        }
+    }
 
     let one: Vec<InstanceId> = ids.iter().take(1).cloned().collect();
     compute.terminate(&one).await.expect("it terminates");

@@ -2,16 +2,21 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
+use super::arrange::{
+    DesiredRecord, agreed, arrange, instance, make, morning, ms, noon, run, spec,
+};
 use super::ceiling::machine_count;
-use super::transitions::{every_transition, the_label, the_note_of_the_ticket, the_reuse};
+use super::transitions::{
+    all_or_none, every_transition, the_departure, the_label, the_note_of_the_ticket, the_reuse,
+};
 use crate::lifecycle::{Created, Idle, Instance, Live, Verdict};
 use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
-use crate::model::record::State;
+use crate::model::label::Label;
+use crate::model::record::{EventRow, State};
 use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
 use crate::model::settings::SettingsVersion;
@@ -42,8 +47,11 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     the_note_of_the_ticket(store).await;
     the_label(store).await;
     the_reuse(store).await;
+    the_departure(store).await;
     settings_versions(store).await;
+    hand_overs(store).await;
     writes_together(store).await;
+    all_or_none(store).await;
     every_transition(store).await;
 }
 
@@ -71,6 +79,41 @@ pub async fn claim_race<S: Store + AgentStore>(stores: &[&S]) {
     };
     let record = stores[0].record(&id).await.expect("the store answers").expect("a record");
     assert_eq!(record.run, Some(run(&format!("claimant-{winner}"))), "the owner is the winner");
+}
+
+/// The events by which runs were given machines are found by their time, the newest first.
+async fn hand_overs<S: Store + AgentStore>(store: &S) {
+    // A day of its own, which the other cases write nothing on.
+    let day = noon() + ms(3 * 24 * 3_600_000);
+    let (cold, warm) = (instance("i-handed-cold"), instance("i-handed-warm"));
+    let label = |name: &str| Label::from(&run(name));
+    let at = |minutes: u64| day + ms(minutes * 60_000);
+    let hour = ms(3_600_000);
+    let register = |id: &InstanceId, for_run: &str, minutes| {
+        Instance::<Created>::register(id, &spec(), label(for_run), at(minutes), hour)
+    };
+    let new = make(store, register(&cold, "first", 0)).await;
+    make(store, new.activate(at(1), hour)).await;
+    let new = make(store, register(&warm, "second", 0)).await;
+    let running = make(store, new.activate(at(2), hour)).await;
+    let idle = make(store, running.release(at(3), hour)).await;
+    let claimed = make(store, idle.claim(label("third"), at(4), hour)).await;
+    make(store, claimed.commit(at(5), hour)).await;
+    store.finish().await.expect("the events are written");
+    let found = async |since, until, most| {
+        let found = store.hand_overs(at(since), at(until), most).await.expect("the store answers");
+        let name = |event: &EventRow| (event.transition.clone(), event.run.clone());
+        found.iter().map(name).collect::<Vec<_>>()
+    };
+    let of = |transition: &str, name: &str| (transition.to_owned(), Some(run(name)));
+    let all = [of("commit", "third"), of("activate", "second"), of("activate", "first")];
+    assert_eq!(found(0, 60, 100).await, all, "all of them, the newest first");
+    assert_eq!(found(1, 5, 100).await, all, "both ends of the span are part of it");
+    assert_eq!(found(2, 4, 100).await, all[1..2], "only those of the span");
+    assert_eq!(found(0, 60, 2).await, all[..2], "the latest");
+    assert_eq!(found(6, 60, 100).await, [], "none");
+    let from_the_day_before = store.hand_overs(day.before(ms(24 * 3_600_000)), at(60), 100).await;
+    assert_eq!(from_the_day_before.expect("the store answers").len(), 3, "over midnight");
 }
 
 /// Writes that are made together are decided one by one, by the record as it is and not by the one
@@ -239,13 +282,22 @@ async fn demands<S: Store + AgentStore>(store: &S) {
 
     let current = demand(&other, Some("large"), 2);
     let leased = |holder| current.clone().leased(holder, noon() + ms(1_000));
-    assert_eq!(store.replace_demand(&current, &leased(1)).await, Ok(true));
-    assert_eq!(store.replace_demand(&current, &leased(2)).await, Ok(false), "it was replaced");
+    assert_eq!(store.replace_demand(Some(&current), &leased(1)).await, Ok(true));
+    assert_eq!(
+        store.replace_demand(Some(&current), &leased(2)).await,
+        Ok(false),
+        "it was replaced"
+    );
     assert_eq!(store.demands(&[other]).await, Ok(vec![leased(1)]));
-    assert_eq!(store.replace_demand(&leased(1), &current).await, Ok(true));
+    assert_eq!(store.replace_demand(Some(&leased(1)), &current).await, Ok(true));
     let unknown = demand(&run("asked-never"), None, 1);
-    assert_eq!(store.replace_demand(&unknown, &unknown).await, Ok(false), "there is none");
-    assert_eq!(store.demands(std::slice::from_ref(&unknown.run)).await, Ok(Vec::new()));
+    assert_eq!(store.replace_demand(Some(&unknown), &unknown).await, Ok(false), "there is none");
+    let of_unknown = std::slice::from_ref(&unknown.run);
+    assert_eq!(store.demands(of_unknown).await, Ok(Vec::new()));
+    let leased = |holder| unknown.clone().leased(holder, noon() + ms(1_000));
+    assert_eq!(store.replace_demand(None, &leased(1)).await, Ok(true), "there was none");
+    assert_eq!(store.replace_demand(None, &leased(2)).await, Ok(false), "there is one");
+    assert_eq!(store.demands(of_unknown).await, Ok(vec![leased(1)]));
 }
 
 fn ids(listing: &Listing) -> Vec<String> {

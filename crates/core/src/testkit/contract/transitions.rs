@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 
 use super::arrange::{DesiredRecord, arrange, instance, make, morning, ms, noon, run, spec};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
+use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::record::{Counts, Record, State};
@@ -66,6 +67,10 @@ fn desired_records() -> Vec<(Option<DesiredRecord>, u32)> {
                 for believed in [generation, generation + 1] {
                     desired_records.push((Some(desired.clone()), believed));
                 }
+                for departure in [Departure::Retired, Departure::Drained] {
+                    let marked = desired.clone().departing(departure);
+                    desired_records.push((Some(marked), generation));
+                }
             }
         }
     }
@@ -76,9 +81,9 @@ fn desired_records() -> Vec<(Option<DesiredRecord>, u32)> {
 fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
     let (now, last) = (noon(), ms(60_000));
     let this: RunId = run("this");
-    let believed = noon() + ms(60_000);
+    let until = noon() + ms(60_000);
     let record = |state| {
-        let record = DesiredRecord::new(state, &this, believed).believed(id);
+        let record = DesiredRecord::new(state, &this, noon() + ms(1)).believed(id);
         Record { counts: Counts { generation, ..record.counts }, ..record }
     };
     let created = Instance::<Created>::believe(&record(State::Created)).expect("created");
@@ -90,22 +95,54 @@ fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
         created.activate(now, last).change().clone(),
         idle.claim(&this, now, last).change().clone(),
         idle.claim(&this, now, last).reusing(Reuse::Never).change().clone(),
+        idle.claim(&this, now, last).although_drained().change().clone(),
         claimed.commit(now, last).change().clone(),
         claimed.give_back(now, last).change().clone(),
         claimed.give_back_unregistered(now, last).change().clone(),
-        idle.renew(now, believed).change().clone(),
-        running.renew(now, believed).change().clone(),
-        running.renew(now, believed).never_reused().change().clone(),
-        running.preserve(now, believed).change().clone(),
+        idle.renew(now, until).change().clone(),
+        running.renew(now, until).change().clone(),
+        running.renew(now, until).never_reused().change().clone(),
+        running.preserve(now, until).change().clone(),
         running.release_unused(now, last).change().clone(),
         running.release(now, last).because("the run has finished").change().clone(),
     ];
     for state in State::ALL.into_iter().filter(|state| state.is_live()) {
         let live = Instance::<Live>::believe(&record(state)).expect("live");
+        changes.push(live.retire(now).because("an operator asks").change().clone());
+        changes.push(live.drain(now).change().clone());
         changes.push(live.expire(now).change().clone());
         changes.push(live.reap(now).change().clone());
     }
     changes
+}
+
+/// Writes that are made all or not at all. A store that cannot do this makes none.
+pub(super) async fn all_or_none<S: Store + AgentStore>(store: &S) {
+    let ids = ["i-a1", "i-a2", "i-a3"].map(instance);
+    let mut commits = Vec::new();
+    for id in &ids {
+        let desired = DesiredRecord::new(State::Claimed, &run("this"), noon() + ms(60_000));
+        let record = arrange(store, id, &desired).await;
+        let claimed = Instance::<Claimed>::believe(&record).expect("claimed");
+        commits.push((claimed.commit(noon(), ms(9)).change().clone(), claimed));
+    }
+    make(store, commits[2].1.expire(noon())).await;
+    let changes: Vec<Change> = commits.into_iter().map(|(change, _)| change).collect();
+    let found = async || {
+        let mut records = store.records(&ids).await.expect("the store answers").records;
+        records.sort_by(|one, other| one.id.cmp(&other.id));
+        records
+    };
+    let before = found().await;
+    let made = store.write_all_or_none(&changes).await.expect("the store answers");
+    assert_eq!((made, found().await), (false, before.clone()), "the last guard refuses");
+    let made = store.write_all_or_none(&changes[..2]).await.expect("the store answers");
+    let after = found().await;
+    for (change, (before, after)) in changes.iter().zip(before.iter().zip(&after)).take(2) {
+        let expected = if made { change.applied_to(Some(before)) } else { Some(before.clone()) };
+        assert_eq!(Some(after), expected.as_ref());
+    }
+    assert_eq!(after[2], before[2]);
 }
 
 /// The label stays as long as the run has the machine, and the next run gets another.
@@ -180,6 +217,40 @@ pub(super) async fn the_reuse<S: Store + AgentStore>(store: &S) {
     assert_eq!(renewed.reuse(), never, "a later call of its run may be stricter");
     make(store, renewed.release(at, last)).await;
     claims([false, false]).await;
+}
+
+/// A drained machine cannot be claimed, whatever happens to it between, until its last run asks for it
+/// because of a job. What an operator has decided stays in the record.
+pub(super) async fn the_departure<S: Store + AgentStore>(store: &S) {
+    let (id, at, last) = (instance("i-departure"), morning(), ms(60_000));
+    let created = Instance::<Created>::register(&id, &spec(), &run("this"), at, last);
+    let created = make(store, created).await;
+    assert_eq!(created.departure(), Departure::None);
+    make(store, created.retire(at)).await;
+    let running = make(store, created.activate(at, last)).await;
+    assert_eq!(running.departure(), Departure::Retired, "an activation leaves it");
+    let idle = make(store, running.release(at, last)).await;
+    let claimed = make(store, idle.claim(&run("other"), at, last)).await;
+    assert_eq!(claimed.departure(), Departure::Retired, "it may serve until it is replaced");
+    make(store, claimed.drain(at)).await;
+    let idle = make(store, claimed.give_back(at, last)).await;
+    assert_eq!(idle.departure(), Departure::Drained, "the change was decided before the drain");
+    store.mark_ticketed(&[idle.ticket()], at).await.expect("the store answers");
+    let announced = Instance::announced(&idle.ticket());
+    for claim in [idle.claim(&run("this"), at, last), announced.claim(&run("this"), at, last)] {
+        let refused = store.write(claim.change()).await.expect("the store answers");
+        assert!(claim.settle(refused).is_err(), "a drained machine was claimed");
+    }
+    make(store, idle.drain(at)).await;
+    let record = store.record(&id).await.expect("the store answers").expect("registered");
+    assert!(record.ticketed_at.is_some(), "a drain leaves the note of the ticket");
+    assert_eq!(record.threshold, Some(at + last), "and the threshold");
+    let retire = idle.retire(at);
+    let refused = store.write(retire.change()).await.expect("the store answers");
+    assert!(retire.settle(refused).is_err(), "a drain is not taken back");
+    let kept = make(store, idle.claim(&run("other"), at, last).although_drained()).await;
+    let running = make(store, kept.commit(at, last)).await;
+    assert_eq!(running.departure(), Departure::Drained);
 }
 
 /// A record stays marked as ticketed when it is expired, and loses the mark with every other change.

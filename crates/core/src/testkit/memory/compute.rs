@@ -32,6 +32,7 @@ struct Fleet {
     answers_lost: bool,
     unlisted: bool,
     listing_lag: Duration,
+    image: Option<String>,
 }
 
 /// Why an order gets fewer machines than it asks for.
@@ -110,6 +111,11 @@ impl MemoryCompute {
         (fleet.answers_lost, fleet.unlisted) = (true, true);
     }
 
+    /// Boots machines from this image from now on.
+    pub fn use_image(&self, image: &str) {
+        lock(&self.fleet).image = Some(image.to_owned());
+    }
+
     /// Lists machines only when this time has passed since their launch.
     pub fn list_late(&self, lag: Duration) {
         lock(&self.fleet).listing_lag = lag;
@@ -179,7 +185,8 @@ impl MemoryCompute {
                 continue;
             }
             fleet.counter += 1;
-            let machine = machine(order, fleet.counter, launched_at);
+            let image = fleet.image.clone();
+            let machine = Machine { image, ..machine(order, fleet.counter, launched_at) };
             fleet.machines.insert(machine.id.clone(), machine.clone());
             launched.machines.push(machine);
         }
@@ -223,6 +230,7 @@ fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
         },
         intent: order.intent.clone(),
         launched_at,
+        image: None,
     }
 }
 
@@ -272,6 +280,12 @@ impl Compute for MemoryCompute {
         let listed = |machine: &&Machine| machine.launched_at + fleet.listing_lag <= now;
         let machines = fleet.machines.values().filter(listed);
         Ok(if fleet.unlisted { Vec::new() } else { machines.cloned().collect() })
+    }
+
+    async fn current_image(&self, _settings: &Settings) -> PortResult<Option<String>> {
+        turn().await;
+        self.answer()?;
+        Ok(lock(&self.fleet).image.clone())
     }
 
     fn listing_lag(&self) -> Duration {

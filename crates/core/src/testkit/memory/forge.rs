@@ -104,7 +104,6 @@ impl MemoryForge {
         lock(&self.failed).entry(run).or_default().push(job);
     }
 
-    /// What was re-run.
     pub fn reruns(&self) -> Vec<(RunId, Rerun)> {
         lock(&self.reruns).clone()
     }

@@ -103,12 +103,15 @@ impl MemoryPool {
     }
 
     /// The messages that receivers hide at the moment.
-    pub fn hidden(&self) -> Vec<String> {
+    pub fn hidden(&self) -> Vec<ReceivedMessage> {
         let now = self.clock.now();
         let queues = lock(&self.queues);
         let messages = queues.queues.values().flatten();
-        let hidden = messages.filter(|it| it.visible_at > now && it.receipt.is_some());
-        hidden.map(|message| message.body.clone()).collect()
+        let received = messages.filter(|it| it.visible_at > now).filter_map(|message| {
+            let receipt = Receipt(message.receipt?.to_string());
+            Some(ReceivedMessage { receipt, body: message.body.clone() })
+        });
+        received.collect()
     }
 
     /// The texts of all messages, hidden ones included.
@@ -158,6 +161,13 @@ impl MemoryPool {
         for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
             message.visible_at = at;
         }
+    }
+
+    /// How many messages of a queue have this text, hidden ones included.
+    pub fn copies(&self, class: &ResourceClass, body: &str) -> usize {
+        let queues = lock(&self.queues);
+        let messages = queues.queues.get(class).into_iter().flatten();
+        messages.filter(|message| message.body == body).count()
     }
 
     /// Adds any text as a message.

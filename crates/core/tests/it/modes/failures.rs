@@ -426,6 +426,7 @@ async fn a_machine_that_refresh_has_given_up_is_not_registered_and_costs_no_warm
         spec: spec("c6i.large"),
         intent: IntentId::new("x").unwrap(),
         launched_at: harness.plane.now(),
+        image: None,
     };
     harness.memory.compute.insert(machine);
     harness.sleep(Duration::from_secs(61)).await;

@@ -162,6 +162,7 @@ impl Harness {
             ticketed_at: Some(now),
             settings_version: None,
             reuse: ondeck_core::model::reuse::Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
             suffix: None,
             counts: Counts::default(),
         };
@@ -171,6 +172,7 @@ impl Harness {
             spec,
             intent: IntentId::new("test").unwrap(),
             launched_at: now,
+            image: None,
         });
         self.ticket(&record).await;
         if self.defect(name) != MachineDefect::NeverBoots {

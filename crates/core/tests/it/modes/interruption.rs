@@ -219,7 +219,7 @@ async fn jobs_that_stay_failed_are_reported() {
     let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
     let rerun = Some(JobsRerun { by: 7, at: harness.plane.now() });
     let taken = Demand { rerun, ..demand.clone() };
-    assert!(harness.memory.store.replace_demand(&demand, &taken).await.unwrap());
+    assert!(harness.memory.store.replace_demand(Some(&demand), &taken).await.unwrap());
     let stay = |it: &&String| it.starts_with("1 jobs of run 1 stay failed: ");
     let at_once = harness.refresh().await;
     assert_eq!(at_once.warnings.iter().filter(stay).count(), 0, "it may be about to re-run them");

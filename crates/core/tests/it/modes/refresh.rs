@@ -79,6 +79,7 @@ async fn machines_without_a_record_are_swept_after_the_grace() {
         spec: spec("c6i.large"),
         intent: IntentId::new("x").unwrap(),
         launched_at: harness.plane.now(),
+        image: None,
     };
     harness.memory.compute.insert(machine);
     assert!(harness.refresh().await.orphans.is_empty(), "it may be on its way to a record");
@@ -159,6 +160,7 @@ async fn overdue_intents_are_settled_with_their_machines() {
         spec: spec("c6i.large"),
         intent: intent.id.clone(),
         launched_at: harness.plane.now(),
+        image: None,
     });
     assert_eq!(harness.refresh().await.settled_intents, 0);
     harness.sleep(Duration::from_secs(5)).await;
@@ -230,7 +232,20 @@ async fn terminated_records_are_forgotten_after_the_retention() {
     assert_eq!(harness.refresh().await.reaped.len(), 2);
     harness.sleep(Duration::from_secs(24 * 3600)).await;
     assert_eq!(harness.refresh().await.pruned_records, 0, "not a moment too early");
-    harness.sleep(Duration::from_secs(1)).await;
+    harness.sleep(Duration::from_secs(60)).await;
+    assert_eq!(harness.refresh().await.pruned_records, 0, "they are looked for once an hour");
+    harness.sleep(Duration::from_secs(3600)).await;
+    assert_eq!(harness.refresh().await.pruned_records, 2);
+    assert!(harness.memory.store.select(|_| true).is_empty());
+}
+
+#[tokio::test]
+async fn records_that_are_kept_for_minutes_are_forgotten_by_each_refresh() {
+    let harness = Harness::with(&[("retention-min", "2")]).await;
+    harness.provision(&request("1", 2)).await;
+    harness.sleep(Duration::from_secs(31 * 60)).await;
+    assert_eq!(harness.refresh().await.reaped.len(), 2);
+    harness.sleep(Duration::from_secs(121)).await;
     assert_eq!(harness.refresh().await.pruned_records, 2);
     assert!(harness.memory.store.select(|_| true).is_empty());
 }

@@ -50,6 +50,19 @@ async fn release_terminates_a_machine_that_is_not_reused() {
     assert_eq!(status.signal, Signal::DeregisterFailed, "the agent does not offer it again");
 }
 
+/// Refresh hands a new machine to its run if the provision dies before it can terminate it.
+#[tokio::test]
+async fn a_machine_of_an_unanswered_launch_is_not_reused_either() {
+    let harness = Harness::new().await;
+    harness.memory.compute.lose_launches();
+    harness.memory.compute.list_all();
+    harness.memory.store.fail("expire");
+    let outcome = harness.provision(&exclusive("1", 1)).await;
+    assert_eq!(outcome.clean_up_failures.len(), 1, "{outcome:?}");
+    let record = harness.record("i-0001").unwrap();
+    assert_eq!((record.state, record.reuse), (State::Created, Reuse::Never));
+}
+
 #[tokio::test]
 async fn one_call_can_be_stricter_than_the_setting_and_none_laxer() {
     let lax = Harness::new().await;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
+use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::modes::provision::Request;
 use ondeck_core::modes::refresh;
-use ondeck_core::ports::Store;
+use ondeck_core::ports::{AgentStore, Store};
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::MachineDefect;
 
@@ -74,6 +75,40 @@ async fn a_silent_machine_without_waiting_jobs_is_only_reported() {
         let outcome = harness.refresh().await;
         assert_eq!((outcome.silent, outcome.rescued), (vec![id("i-0002")], vec![]), "{rescue}");
         assert_eq!(harness.alive(), ["i-0001"]);
+    }
+}
+
+/// The agent's own words reach people who read the report of refresh.
+#[tokio::test]
+async fn the_reason_of_a_machine_that_cannot_serve_is_reported() {
+    let reports = [
+        (Signal::RegisterFailed, Some("1"), true),
+        (Signal::PrepareFailed, None, true),
+        (Signal::RegisterFailed, Some("2"), false),
+        (Signal::DeregisterFailed, Some("1"), false),
+        (Signal::Registered, Some("1"), false),
+    ];
+    for (signal, about, fails) in reports {
+        let harness = Harness::new().await;
+        served(&harness, "1", 1).await;
+        harness.memory.forge.open(run("1"));
+        harness.memory.compute.kill(&id("i-0001"));
+        let report = Report {
+            signal,
+            run: about.map(run),
+            suffix: None,
+            detail: "AccessDeniedException: not authorized".to_owned(),
+            at: harness.plane.now() + SECOND,
+            generation: None,
+        };
+        harness.memory.store.report(&id("i-0001"), &report).await.unwrap();
+        let outcome = harness.refresh().await;
+        assert_eq!(outcome.failing.len(), usize::from(fails), "{report:?}");
+        let said = outcome.warnings.iter().any(|warning| {
+            warning.contains("machine i-0001 cannot serve run 1") && warning.contains("Denied")
+        });
+        assert_eq!(said, fails, "{report:?}: {:?}", outcome.warnings);
+        assert_eq!(harness.state("i-0001"), State::Running, "left to its threshold");
     }
 }
 
@@ -295,7 +330,7 @@ async fn the_lease_of_a_killed_refresh_ends() {
     harness.memory.forge.queue_job(&run("1"));
     let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
     let leased = demand.clone().leased(7, harness.plane.now() + 2 * MINUTE);
-    assert!(harness.memory.store.replace_demand(&demand, &leased).await.unwrap());
+    assert!(harness.memory.store.replace_demand(Some(&demand), &leased).await.unwrap());
     assert!(harness.refresh().await.rescued.is_empty(), "another refresh is at it");
     harness.sleep(2 * MINUTE).await;
     assert_eq!(harness.refresh().await.rescued, [label("1")]);

@@ -47,6 +47,7 @@ async fn something_to_do(harness: &Harness) {
         spec: spec("c6i.large"),
         intent: IntentId::new("x").unwrap(),
         launched_at: harness.plane.now().before(Duration::from_secs(3600)),
+        image: None,
     });
 }
 

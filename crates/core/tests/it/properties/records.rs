@@ -19,6 +19,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         nearly(&["", "00000000deadbeef"]),
         nearly(&["", "7-large", "run-9999-8xlarge", "8-large"]),
         nearly(&["", "never"]),
+        nearly(&["", "retired", "drained"]),
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
     let count = prop_oneof![8 => 0_i64..9, 1 => any::<i64>()];
@@ -43,6 +44,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         missed_registrations: rest.5.2,
         label: texts.8,
         reuse: texts.9,
+        departure: texts.10,
     })
 }
 

@@ -144,6 +144,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             ticketed_at: ticket,
             settings_version: None,
             reuse: ondeck_core::model::reuse::Reuse::Always,
+            departure: ondeck_core::model::departure::Departure::None,
             suffix: suffix.filter(|_| state.is_owned()),
             counts: Counts::default(),
         },

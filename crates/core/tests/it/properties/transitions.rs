@@ -1,6 +1,7 @@
 //! The transitions, against a table of them that was written without looking at the guards.
 
 use ondeck_core::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Transition};
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use proptest::prelude::*;
@@ -29,6 +30,8 @@ enum Lease {
     Expired,
     /// Unexpired, and not longer than the change would make it.
     Extended,
+    /// As it is believed to be.
+    Same,
     Any,
 }
 
@@ -48,6 +51,9 @@ fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
         Transition::Renew => mine(believed.state),
         Transition::Expire => {
             Needs { from: Some(believed.state), owner: Some(Owner::Same), lease: Lease::Any }
+        }
+        Transition::Retire | Transition::Drain => {
+            Needs { from: Some(believed.state), owner: Some(Owner::Same), lease: Lease::Same }
         }
         Transition::Reap => Needs { from: None, owner: None, lease: Lease::Expired },
     })
@@ -74,10 +80,17 @@ fn admitted(
             Some(Owner::Same) => found.run == believed.run,
         }
         && match needs.lease {
-            Lease::Unexpired => threshold > now,
+            // Only an expiry makes it earlier than it was believed to be.
+            Lease::Unexpired => threshold > now && Some(threshold) >= believed.threshold,
             Lease::Expired => threshold <= now,
             Lease::Extended => threshold > now && threshold <= now + ms(LAST),
+            Lease::Same => Some(threshold) == believed.threshold,
             Lease::Any => true,
+        }
+        && match transition {
+            Transition::Claim => found.departure != Departure::Drained,
+            Transition::Retire => found.departure == Departure::None,
+            _ => true,
         }
         && (transition == Transition::Reap || same_generation)
 }
@@ -93,6 +106,9 @@ fn after(change: &Change, believed: &Record) -> (State, bool, Option<u64>) {
         Transition::Release | Transition::GiveBack => (State::Idle, false, Some(LAST)),
         Transition::Renew => (believed.state, believed.run.is_some(), Some(LAST)),
         Transition::Expire => (believed.state, believed.run.is_some(), Some(0)),
+        Transition::Retire | Transition::Drain => {
+            (believed.state, believed.run.is_some(), believed.threshold.map(Timestamp::millis))
+        }
         Transition::Reap => (State::Terminated, false, None),
     }
 }
@@ -122,6 +138,8 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
         changes.push(running.preserve(now, now + last).change().clone());
     }
     if let Some(live) = Instance::<Live>::believe(believed) {
+        changes.push(live.retire(now).change().clone());
+        changes.push(live.drain(now).change().clone());
         changes.push(live.expire(now).change().clone());
         changes.push(live.reap(now).change().clone());
     }
@@ -130,9 +148,11 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
 
 /// Records of the same machine, so few that they are often alike in one thing or all.
 fn standing() -> impl Strategy<Value = Record> {
-    let few = (0_usize..5, 0_usize..6, prop_oneof![Just("a"), Just("b")], 0_u32..2);
+    let few = (0_usize..5, 0_usize..6, prop_oneof![Just("a"), Just("b")], 0_u32..6);
     (few, record()).prop_map(|((state, threshold, run, generation), mut record)| {
-        record.counts.generation = generation;
+        record.counts.generation = generation % 2;
+        let departures = [Departure::None, Departure::Retired, Departure::Drained];
+        record.departure = departures[generation as usize / 2];
         record.id = ondeck_core::model::ids::InstanceId::new("i-1").unwrap();
         record.state = State::ALL[state];
         record.run = record.state.is_owned().then(|| run.parse().unwrap());
@@ -163,7 +183,15 @@ proptest! {
             let Some(record) = applied else { continue };
             let (state, owned, left) = after(&change, &believed);
             prop_assert_eq!((record.state, record.run.is_some()), (state, owned));
-            prop_assert_eq!(record.threshold, left.map(|left| now + ms(left)));
+            let departs = match change.transition() {
+                Transition::Retire => Some(Departure::Retired),
+                Transition::Drain => Some(Departure::Drained),
+                _ => None,
+            };
+            let from = departs.map_or(now, |_| Timestamp::from_millis(0));
+            prop_assert_eq!(record.threshold, left.map(|left| from + ms(left)));
+            let before = found.as_ref().map(|found| found.departure).unwrap_or_default();
+            prop_assert_eq!(record.departure, departs.unwrap_or(before));
             prop_assert_eq!(record.updated_at, now);
             let taken = matches!(change.transition(), Transition::Register | Transition::Claim);
             let owner = if taken { Some(&run) } else { found.as_ref().and_then(|f| f.run.as_ref()) };

@@ -109,3 +109,38 @@ async fn kept_images_go_first_and_the_oldest_before_others() {
     assert!(error.contains(" % of the bytes are free in "), "{error}");
     assert_eq!(images(), "base", "what came with the machine stays");
 }
+
+#[tokio::test]
+async fn the_build_cache_goes_before_kept_images() {
+    if !may_mount("the_build_cache_goes_before_kept_images") {
+        return;
+    }
+    let Some(mut harness) = DockerHarness::new("disk-c").await else { return };
+    mount(&harness.daemon.data(), "size=60m");
+    harness.start().await;
+    harness.runner.set("keep-docker-cache", "true").await;
+    harness.runner.set("min-free-disk-percent", "60").await;
+    let agent = harness.agent().await;
+    let daemon = &harness.daemon;
+    let cache = || {
+        let found = daemon.everything().into_iter().find(|line| line.starts_with("Build Cache "));
+        found.unwrap()
+    };
+    // The large layer is in the cache alone, because the image is made of the second stage.
+    let run = || {
+        daemon.import("kept", "kept:1");
+        daemon.shell(
+            "head -c 12000000 /dev/urandom >base/big
+             printf 'FROM base:1 AS large\nCOPY big /\nFROM base:1\nCOPY --from=large /mark /x\n' \
+                 >base/Dockerfile
+             DOCKER_BUILDKIT=1 /usr/bin/docker build --quiet --network none --tag built:1 base",
+        );
+        assert_ne!(cache(), "Build Cache 0");
+    };
+    serve(&agent, "1", run).await.unwrap();
+    assert_eq!(cache(), "Build Cache 0");
+    let images = daemon.docker("image ls --format {{.Repository}}");
+    let mut left: Vec<&str> = images.lines().collect();
+    left.sort_unstable();
+    assert_eq!(left, ["base", "built", "kept"]);
+}

@@ -169,9 +169,13 @@ async fn a_machine_without_libicu_is_used() {
         assert_eq!(server.requests() == 0, on_image);
         let package = harness.folder.join("actions-runner");
         let root = if on_image { &harness.image } else { &package };
-        for program in ["Listener", "Worker"] {
+        for program in ["Listener", "Worker", "PluginHost"] {
             let path = root.join(format!("bin/Runner.{program}.runtimeconfig.json"));
             let text = fs::read_to_string(path).unwrap();
+            assert!(
+                text.contains(r#""System.Globalization.Invariant": true"#),
+                "{program}: {text}"
+            );
             assert!(text.contains("System.GC.Server"), "the other settings stay: {text}");
         }
         let done = harness.queue(&label("1"), 1, "env | grep -i globalization || echo none");

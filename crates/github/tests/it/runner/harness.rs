@@ -147,6 +147,7 @@ impl RunnerHarness {
             ("bin/installdependencies.sh", script(include_str!("installdependencies.sh"))),
             ("bin/Runner.Listener.runtimeconfig.json", settings.to_owned()),
             ("bin/Runner.Worker.runtimeconfig.json", settings.to_owned()),
+            ("bin/Runner.PluginHost.runtimeconfig.json", settings.to_owned()),
             ("bin/version", format!("{version}\n")),
         ] {
             fs::write(root.join(name), text).unwrap();

@@ -139,6 +139,34 @@ async fn jobs_see_nothing_of_the_agents_environment() {
     runner.stop().await.unwrap();
 }
 
+/// The variables of a process cannot be changed safely while it runs, so this starts itself again.
+#[tokio::test]
+async fn jobs_use_the_proxies_of_the_agent() {
+    const INSIDE: &str = "PROXY_TEST";
+    let proxies = [("https_proxy", "http://proxy.invalid:3128"), ("NO_PROXY", ".example.com")];
+    if std::env::var_os(INSIDE).is_none() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "runner::isolation::jobs_use_the_proxies_of_the_agent"])
+            .env(INSIDE, "1")
+            .envs(proxies)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let done = harness.queue(&label("1"), 1, "echo \"$https_proxy $NO_PROXY\"");
+    appears(&done).await;
+    let said = fs::read_to_string(done.with_extension("log")).unwrap();
+    assert_eq!(said, "http://proxy.invalid:3128 .example.com\n");
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+}
+
 #[test]
 fn the_hooks_pass_shellcheck() {
     let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");

@@ -42,6 +42,36 @@ async fn a_deleted_runner_registers_anew() {
     assert_eq!(leave(&runner).await, "", "the next run has its own account");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_runner_is_not_removed_again() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let removals = || harness.github.count("DELETE", "/repos/*/*/actions/runners/*");
+    // The run ends before the runner has registered anew.
+    runner.register(&label("1")).await.unwrap();
+    harness.github.remove_runner(&harness.name(1));
+    runner.work(&label("1")).await;
+    leave(&runner).await;
+    assert_eq!(removals(), 0);
+    // The agent sees the deletion only when it stops the runner.
+    runner.register(&label("2")).await.unwrap();
+    let registration = harness.dir.path().join("ondeck/actions-runner/.runner");
+    assert!(registration.exists());
+    harness.github.remove_runner(&harness.name(2));
+    holds("it forgets its registration", || !registration.exists()).await;
+    leave(&runner).await;
+    assert_eq!(removals(), 0);
+    // The new registration is removed, and nothing else.
+    runner.register(&label("3")).await.unwrap();
+    harness.github.remove_runner(&harness.name(3));
+    runner.work(&label("3")).await;
+    runner.revive(&label("3")).await.unwrap();
+    let before = removals();
+    leave(&runner).await;
+    assert_eq!((before, removals()), (0, 1));
+}
+
 /// The runner cancels its job first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_is_deleted_with_a_job_registers_anew() {
@@ -98,18 +128,34 @@ async fn a_version_that_is_refused_in_mid_run_is_replaced() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&label("1")).await.unwrap();
-    leave(&runner).await;
-    harness.github.deprecate(VERSION);
-    // The version was served a moment ago, so the registration does not wait for a refusal.
-    runner.register(&label("2")).await.unwrap();
-    let why = runner.work(&label("2")).await;
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    let refuse = async { harness.github.deprecate(VERSION) };
+    let (why, ()) = tokio::join!(runner.work(&run), refuse);
     assert_eq!(why, "this version of actions/runner is deprecated: 2.336.0");
-    let why = runner.work(&label("2")).await;
+    let why = runner.work(&run).await;
     assert!(why.ends_with("run ondeck refresh, or set actions-runner-version"), "{why}");
     harness.offer(NEWER).await;
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    leave(&runner).await;
+}
+
+/// The version was served less than an hour ago, so the registration does not wait for a refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_refused_between_two_runs_is_replaced() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    leave(&runner).await;
+    harness.offer(NEWER).await;
+    harness.github.deprecate(VERSION);
+    let run = label("2");
+    runner.register(&run).await.unwrap();
     let job = harness.github.queue_job(REPOSITORY, "2", &["2"], "true");
-    let done = harness.work_until_done(&runner, &label("2"), job).await;
+    let done = harness.work_until_done(&runner, &run, job).await;
     assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
     leave(&runner).await;
 }
@@ -168,9 +214,7 @@ async fn a_refusal_at_the_end_of_a_run_is_noticed() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
-    leave(&runner).await;
     harness.github.deprecate(VERSION);
-    runner.register(&label("2")).await.unwrap();
     holds("the listener's exit", || harness.online().is_empty()).await;
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
@@ -388,11 +432,11 @@ async fn a_runner_is_busy_as_long_as_its_worker_runs() {
 }
 
 /// Registrations and sessions take as long as GitHub's, a fifth of it each, as does the patience of the
-/// agent. Several of them take longer than it waits at first.
+/// agent. Two of the first eight sessions take longer than it waits at first: 2.3 and 4.5 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_registrations_succeed_on_every_machine() {
     const SCALE: f64 = 0.2;
-    let registration_times = Some(RegistrationTimes { seed: 3, scale: SCALE });
+    let registration_times = Some(RegistrationTimes { seed: 31, scale: SCALE });
     let options = GitHubOptions { registration_times, ..GitHubOptions::default() };
     let harness = StandinHarness::with(options).await;
     let timeouts = Timeouts { listen: Duration::from_secs(1), ..Timeouts::default() };

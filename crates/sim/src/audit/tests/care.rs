@@ -201,7 +201,7 @@ fn a_refresh_reports_what_it_reaps_of_a_completed_run_by_the_run() {
             audit.note_written(Pid(1), Transition::Reap, &idle(9).id);
             let completed = completed.then(|| run("a")).into_iter().collect();
             let outcome = refresh::Outcome { completed, ..refresh::Outcome::default() };
-            audit.refresh_reports(Pid(1), &outcome, at(0));
+            audit.refresh_reports(Pid(1), &outcome, (at(0), at(1)));
         })
     };
     assert_eq!(reported(true, true), None);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ondeck_core::model::ceiling::MachineCount;
 use ondeck_core::model::heartbeat::{Heartbeat, PROTOCOL};
 use ondeck_core::modes::refresh;
+use ondeck_core::ports::{Receipt, ReceivedMessage};
 
 use super::*;
 
@@ -146,6 +147,7 @@ fn the_count_covers_all_machines_that_a_ceiling_limits() {
                 spec: record(State::Created, "a", None).spec,
                 intent: IntentId::new("x").unwrap(),
                 launched_at: at(0),
+                image: None,
             };
             audit.counts(Pid(1), &count, &[machine("i-1"), machine("i-2")]);
         })
@@ -176,6 +178,7 @@ fn an_idle_agent_goes_by_the_settings_of_the_last_refresh() {
                 spec: record(State::Idle, "", None).spec,
                 intent: IntentId::new("x").unwrap(),
                 launched_at: at(0),
+                image: None,
             }]);
             let heartbeat = Heartbeat {
                 at: second(now),
@@ -196,17 +199,20 @@ fn an_idle_agent_goes_by_the_settings_of_the_last_refresh() {
 
 #[test]
 fn a_provision_that_has_ended_hides_no_ticket() {
-    let hides = |by: usize, state: State| {
+    let received = |receipt: &str| ReceivedMessage {
+        receipt: Receipt(receipt.to_owned()),
+        body: ticket(600).to_json(),
+    };
+    let hides = |by: usize, state: State, hidden: &str| {
         after(|audit| {
             audit.existing(&record(state, "", Some(600)));
-            let body = ticket(600).to_json();
-            let receipt = ondeck_core::ports::Receipt("1".to_owned());
-            let message = ondeck_core::ports::ReceivedMessage { receipt, body: body.clone() };
-            audit.received(Pid(by), &[message], at(1));
-            audit.hides_nothing(Pid(1), &[body]);
+            audit.received(Pid(2), &[received("1")], at(1));
+            audit.received(Pid(by), &[received("2")], at(2));
+            audit.hides_nothing(Pid(1), &[received(hidden)]);
         })
     };
-    assert_eq!(hides(1, State::Idle), Some(Invariant::PutBack));
-    assert_eq!(hides(2, State::Idle), None, "another process received it since");
-    assert_eq!(hides(1, State::Terminated), None, "it leads nowhere");
+    assert_eq!(hides(1, State::Idle, "2"), Some(Invariant::PutBack));
+    assert_eq!(hides(3, State::Idle, "2"), None, "another process received it");
+    assert_eq!(hides(1, State::Idle, "1"), None, "another process hides an equal ticket");
+    assert_eq!(hides(1, State::Terminated, "2"), None, "it leads nowhere");
 }

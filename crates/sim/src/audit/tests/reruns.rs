@@ -18,6 +18,7 @@ fn machine(id: &InstanceId) -> Machine {
         spec: record(State::Running, "a", None).spec,
         intent: IntentId::new("x").unwrap(),
         launched_at: second(0),
+        image: None,
     }
 }
 

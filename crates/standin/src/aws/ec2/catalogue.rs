@@ -112,7 +112,6 @@ const SIZES: [(&str, usize); 6] = [
     ("16xlarge", 64),
 ];
 
-/// All instance types.
 pub(crate) fn all() -> impl Iterator<Item = TypeSpec> {
     FAMILIES.iter().flat_map(|family| {
         SIZES.iter().map(|(size, vcpus)| TypeSpec {

@@ -10,7 +10,7 @@ use crate::aws::xml::Xml;
 
 use super::Done;
 use super::catalogue::TypeSpec;
-use super::images::ROOT_DEVICE;
+use super::images::Image;
 use super::refusal::Refusal;
 use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundings, new_id};
 use super::tags;
@@ -31,7 +31,7 @@ pub(crate) fn create(
     }
     let fleet = new_id("fleet");
     let mut outcome = Outcome::default();
-    let mut pools = pools(&request, around, &mut outcome);
+    let mut pools = pools(&request, around, &state.exhausted, &mut outcome);
     if let Some(left) = state.throttled_fleets.checked_sub(1) {
         state.throttled_fleets = left;
         let lifecycle = request.main_lifecycle();
@@ -80,54 +80,64 @@ fn has_duplicate_pools(request: &Request, around: &Surroundings) -> bool {
 }
 
 /// The pools of all valid overrides. The others are added to the outcome as errors.
-fn pools(request: &Request, around: &Surroundings, outcome: &mut Outcome) -> Vec<Pool> {
+fn pools(
+    request: &Request,
+    around: &Surroundings,
+    exhausted: &BTreeSet<String>,
+    outcome: &mut Outcome,
+) -> Vec<Pool> {
     let mut pools = Vec::new();
     for (at, it) in request.overrides.iter().enumerate() {
-        let lifecycle = request.main_lifecycle();
-        let Some(zone) = around.zone(it.subnet.as_deref()) else {
-            let subnet = it.subnet.as_deref().unwrap_or_default();
-            outcome.errors.push(Failure {
-                at,
-                lifecycle,
-                code: "InvalidSubnetID.NotFound",
-                message: format!("The subnet ID '{subnet}' does not exist"),
-            });
-            continue;
-        };
-        let (image, architecture) = &it.image;
-        let Some(architecture) = architecture else {
-            outcome.errors.push(Failure {
-                at,
-                lifecycle,
-                code: "InvalidAMIID.NotFound",
-                message: format!("The image id '[{image}]' does not exist"),
-            });
-            continue;
-        };
-        match it.types.first() {
-            Some(spec) if spec.architecture() != *architecture => outcome.errors.push(Failure {
-                at,
-                lifecycle,
-                code: "InvalidParameterValue",
-                message: format!(
-                    "The architecture '{}' of the specified instance type does not match the \
-                     architecture '{}' of the specified AMI.",
-                    spec.architecture().name(),
-                    architecture.name()
-                ),
-            }),
-            Some(spec) => pools.push(Pool { at, zone, spec: spec.clone() }),
-            None => outcome.errors.push(Failure {
-                at,
-                lifecycle,
-                code: "UnfulfillableCapacity",
-                message: "Unable to fulfill capacity due to your request configuration. \
-                          Please adjust your request and try again."
-                    .to_owned(),
-            }),
+        match pool(at, it, request.main_lifecycle(), around, exhausted) {
+            Ok(pool) => pools.push(pool),
+            Err(failure) => outcome.errors.push(failure),
         }
     }
     pools
+}
+
+/// The pool of the cheapest type of an override that has capacity. Fails with the reason why nothing can
+/// be launched by the override.
+fn pool(
+    at: usize,
+    it: &Override,
+    lifecycle: Lifecycle,
+    around: &Surroundings,
+    exhausted: &BTreeSet<String>,
+) -> Result<Pool, Failure> {
+    let failure = |code: &'static str, message: String| Failure { at, lifecycle, code, message };
+    let zone = around.zone(it.subnet.as_deref()).ok_or_else(|| {
+        let subnet = it.subnet.as_deref().unwrap_or_default();
+        failure("InvalidSubnetID.NotFound", format!("The subnet ID '{subnet}' does not exist"))
+    })?;
+    let (id, image) = &it.image;
+    let image = image.ok_or_else(|| {
+        failure("InvalidAMIID.NotFound", format!("The image id '[{id}]' does not exist"))
+    })?;
+    if !has_sound_volumes(&it.version.data, image) {
+        let message = "The request must contain the parameter size or snapshotId";
+        return Err(failure("MissingParameter", message.to_owned()));
+    }
+    let available = it.types.iter().find(|spec| !exhausted.contains(&spec.name));
+    let Some(spec) = available.or(it.types.first()) else {
+        let message = "Unable to fulfill capacity due to your request configuration. \
+                       Please adjust your request and try again.";
+        return Err(failure("UnfulfillableCapacity", message.to_owned()));
+    };
+    if spec.architecture() != image.architecture {
+        let message = format!(
+            "The architecture '{}' of the specified instance type does not match the architecture \
+             '{}' of the specified AMI.",
+            spec.architecture().name(),
+            image.architecture.name()
+        );
+        return Err(failure("InvalidParameterValue", message));
+    }
+    let pool = Pool { at, zone, spec: spec.clone() };
+    match available {
+        Some(_) => Ok(pool),
+        None => Err(Failure::capacity(&pool, lifecycle)),
+    }
 }
 
 fn instance(
@@ -141,6 +151,7 @@ fn instance(
     let first_subnet = around.subnets.keys().next().map_or("subnet-0", |id| id);
     let chosen = request.overrides.get(*at);
     let data = chosen.map(|it| it.version.data.clone()).unwrap_or_default();
+    let (image_id, image) = chosen.map(|it| it.image.clone()).unwrap_or_default();
     // The request's tags override the template's.
     let mut tags = tags::of(&data, "instance").unwrap_or_default();
     tags.extend(request.instance_tags.clone());
@@ -163,11 +174,11 @@ fn instance(
             metadata: None,
             log: std::path::PathBuf::new(),
             volumes: volumes(&data),
-            root_is_encrypted: root_is_encrypted(&data),
+            root_is_encrypted: image.is_some_and(|image| root_is_encrypted(&data, image)),
+            user_data: data.text("UserData").map(template_data::decoded),
         },
         spec: spec.clone(),
-        user_data: data.text("UserData").map(template_data::decoded),
-        image: data.text("ImageId").unwrap_or("ami-00000000").to_owned(),
+        image: image_id,
         profile: profile.map(|it| it.rsplit('/').next().unwrap_or(it).to_owned()),
         metadata_tags: data.text("MetadataOptions.InstanceMetadataTags") == Some("enabled"),
         terminates_on_shutdown: data.text("InstanceInitiatedShutdownBehavior") == Some("terminate"),
@@ -177,6 +188,16 @@ fn instance(
         ended: None,
         unlisted: false,
     }
+}
+
+/// Whether each volume has a size or is the image's own. The error is quoted in hashicorp/packer#7802,
+/// whose template names the root device of another image.
+fn has_sound_volumes(data: &Params, image: Image) -> bool {
+    data.list("BlockDeviceMapping").into_iter().all(|mapping| {
+        mapping.text("DeviceName") == Some(image.root_device)
+            || mapping.at("Ebs.VolumeSize").is_some()
+            || mapping.at("Ebs.SnapshotId").is_some()
+    })
 }
 
 fn volumes(data: &Params) -> BTreeMap<String, usize> {
@@ -189,9 +210,9 @@ fn volumes(data: &Params) -> BTreeMap<String, usize> {
 
 /// Whether the launch encrypts the image's own volume. The images of the stand-in and the account do
 /// not.
-fn root_is_encrypted(data: &Params) -> bool {
+fn root_is_encrypted(data: &Params, image: Image) -> bool {
     data.list("BlockDeviceMapping").into_iter().any(|mapping| {
-        mapping.text("DeviceName") == Some(ROOT_DEVICE)
+        mapping.text("DeviceName") == Some(image.root_device)
             && mapping.text("Ebs.Encrypted") == Some("true")
     })
 }

@@ -3,11 +3,23 @@
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
 
+use super::catalogue::Architecture;
 use super::refusal::Refusal;
 use super::state::{State, is_id};
 
-/// The root device of every image.
-pub(crate) const ROOT_DEVICE: &str = "/dev/xvda";
+/// What is known of an image. Those that no test mentions are for x86-64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) architecture: Architecture,
+    /// The device of its root volume.
+    pub(crate) root_device: &'static str,
+}
+
+impl Default for Image {
+    fn default() -> Image {
+        Image { architecture: Architecture::X86_64, root_device: "/dev/xvda" }
+    }
+}
 
 /// Performs DescribeImages. Fails without image ids, and for an image that does not exist.
 pub(crate) fn describe(state: &State, params: &Params) -> Result<String, Refusal> {
@@ -22,22 +34,22 @@ pub(crate) fn describe(state: &State, params: &Params) -> Result<String, Refusal
     }
     let mut images = Vec::new();
     for id in ids {
-        let architecture = state.architecture(id).ok_or_else(|| {
+        let image = state.image(id).ok_or_else(|| {
             let message = format!("The image id '[{id}]' does not exist");
             Refusal::new("InvalidAMIID.NotFound", message)
         })?;
-        images.push((id, architecture));
+        images.push((id, image));
     }
     Ok(Xml::answer("DescribeImages", |xml| {
-        xml.items("imagesSet", images, |xml, (id, architecture)| {
+        xml.items("imagesSet", images, |xml, (id, image)| {
             xml.text("imageId", id);
             xml.text("imageState", "available");
             xml.text("imageOwnerId", "000000000000");
             xml.text("isPublic", false);
-            xml.text("architecture", architecture.name());
+            xml.text("architecture", image.architecture.name());
             xml.text("imageType", "machine");
             xml.text("rootDeviceType", "ebs");
-            xml.text("rootDeviceName", ROOT_DEVICE);
+            xml.text("rootDeviceName", image.root_device);
             xml.text("virtualizationType", "hvm");
         });
     }))

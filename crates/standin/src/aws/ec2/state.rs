@@ -1,6 +1,6 @@
 //! The state of the stand-in's EC2.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,8 @@ use crate::aws::gateway::GatewayOptions;
 use crate::aws::imds::Metadata;
 use crate::aws::params::Params;
 
-use super::catalogue::{Architecture, TypeSpec};
+use super::catalogue::TypeSpec;
+use super::images::Image;
 use super::templates::Template;
 
 /// The account's quota for the vCPUs of each purchase option, unless a test sets another. AWS raises
@@ -122,6 +123,8 @@ pub struct Machine {
     pub volumes: BTreeMap<String, usize>,
     /// Whether the launch encrypts the image's own volume.
     pub root_is_encrypted: bool,
+    /// What its metadata service answers to a question for user data.
+    pub user_data: Option<Vec<u8>>,
 }
 
 /// A machine, with the state that only EC2 uses.
@@ -130,8 +133,6 @@ pub(crate) struct Instance {
     pub(crate) machine: Machine,
     pub(crate) spec: TypeSpec,
     pub(crate) image: String,
-    /// What its metadata service answers to a question for user data.
-    pub(crate) user_data: Option<Vec<u8>>,
     pub(crate) profile: Option<String>,
     /// Whether its metadata service serves its tags, which a launch has to enable.
     pub(crate) metadata_tags: bool,
@@ -200,8 +201,12 @@ pub(crate) struct State {
     pub(crate) capacity: Capacity,
     /// How many more fleets are throttled.
     pub(crate) throttled_fleets: usize,
-    /// Images that are not for x86-64; `None` for one that was deregistered.
-    pub(crate) images: BTreeMap<String, Option<Architecture>>,
+    /// The instance types without capacity.
+    pub(crate) exhausted: BTreeSet<String>,
+    /// Images that a test has registered; `None` for one that was deregistered.
+    pub(crate) images: BTreeMap<String, Option<Image>>,
+    /// The ids of images by the name of the parameter that a test has put.
+    pub(crate) parameters: BTreeMap<String, String>,
     /// Whether listings lag behind launches.
     pub(crate) listing_lags: bool,
 }
@@ -214,14 +219,16 @@ impl State {
             given: HashMap::new(),
             capacity,
             throttled_fleets: 0,
+            exhausted: BTreeSet::new(),
             images: BTreeMap::new(),
+            parameters: BTreeMap::new(),
             listing_lags: false,
         }
     }
 
-    /// The architecture of an image; `None` if it does not exist.
-    pub(crate) fn architecture(&self, image: &str) -> Option<Architecture> {
-        self.images.get(image).copied().unwrap_or(Some(Architecture::X86_64))
+    /// An image by its id; `None` if it does not exist.
+    pub(crate) fn image(&self, id: &str) -> Option<Image> {
+        self.images.get(id).copied().unwrap_or(Some(Image::default()))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Instance> {

@@ -36,7 +36,9 @@ pub(crate) fn throttled(service: Service) -> Answer {
         ),
         Service::Sqs => refusal(service, 400, "RequestThrottled", "Request is throttled."),
         Service::Ec2 => refusal(service, 503, "RequestLimitExceeded", "Request limit exceeded."),
-        Service::Logs => refusal(service, 400, "ThrottlingException", "Rate exceeded"),
+        Service::Logs | Service::Secrets => {
+            refusal(service, 400, "ThrottlingException", "Rate exceeded")
+        }
         Service::Sts | Service::Unknown => refusal(service, 400, "Throttling", "Rate exceeded"),
     }
 }
@@ -45,7 +47,7 @@ pub(crate) fn throttled(service: Service) -> Answer {
 pub(crate) fn expired(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is expired";
     match service {
-        Service::DynamoDb | Service::Logs => {
+        Service::DynamoDb | Service::Logs | Service::Secrets => {
             refusal(service, 400, "ExpiredTokenException", MESSAGE)
         }
         Service::Sqs => refusal(service, 403, "ExpiredTokenException", MESSAGE),
@@ -58,7 +60,7 @@ pub(crate) fn expired(service: Service) -> Answer {
 pub(crate) fn unknown_key(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is invalid.";
     match service {
-        Service::DynamoDb | Service::Logs => {
+        Service::DynamoDb | Service::Logs | Service::Secrets => {
             refusal(service, 400, "UnrecognizedClientException", MESSAGE)
         }
         Service::Ec2 => {
@@ -74,7 +76,7 @@ pub(crate) fn unknown_key(service: Service) -> Answer {
 /// The service's answer to a caller whose policies do not allow the call.
 pub(crate) fn denied(service: Service, message: &str) -> Answer {
     match service {
-        Service::DynamoDb | Service::Logs => {
+        Service::DynamoDb | Service::Logs | Service::Secrets => {
             refusal(service, 400, "AccessDeniedException", message)
         }
         Service::Ec2 => {
@@ -138,7 +140,7 @@ pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) 
     let (kind, body) = match service {
         Service::Ec2 => ("text/xml;charset=UTF-8", Xml::error(code, message)),
         Service::Sts | Service::Unknown => ("text/xml", Xml::query_error(code, message)),
-        Service::Logs => {
+        Service::Logs | Service::Secrets => {
             let body = serde_json::json!({ "__type": code, "message": message });
             ("application/x-amz-json-1.1", body.to_string())
         }

@@ -15,7 +15,7 @@ use crate::aws::iam::sqs::Tags;
 use crate::aws::iam::web_identity::{Assumption, TrustedRole, WebIdentities};
 use crate::aws::iam::{
     ACCOUNT, Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, logs,
-    sqs, web_identity,
+    secrets, sqs, web_identity,
 };
 use crate::http::Answer;
 use crate::sync::locked;
@@ -241,6 +241,7 @@ impl Enforcement {
                 sqs::authorizations(&call.operation, request, &self.arns, &tags)
             }
             Service::Logs => logs::authorizations(&call.operation, request, &self.arns),
+            Service::Secrets => secrets::authorizations(&call.operation, request, &self.arns),
             Service::Ec2 => ec2.authorizations(call, &self.arns),
             // Every caller may ask who it is. An unknown service refuses by itself.
             Service::Sts | Service::Unknown => Vec::new(),

@@ -70,7 +70,9 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
             Some(meter) => meter.forward(upstreams, call, &at.endpoint).await,
             None => upstreams.dynamodb(call).await,
         },
-        Service::Logs => upstreams.sqs(call).await,
+        // The parameters of launch templates are EC2's, which reads them at each launch.
+        Service::Secrets if call.operation == "GetParameters" => shared.ec2.image_parameters(call),
+        Service::Logs | Service::Secrets => upstreams.sqs(call).await,
         Service::Sqs => {
             let answer = shared.long_polls.forward(upstreams, call).await;
             shared.duplicates.rename(call, answer)

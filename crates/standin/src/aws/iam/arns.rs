@@ -39,6 +39,25 @@ impl Arns {
         format!("arn:aws:logs:{}:{ACCOUNT}:log-group:{group}:log-stream:{stream}", self.region)
     }
 
+    /// A parameter of SSM by its name, or by its ARN. The public parameters of AWS have no account:
+    /// answers of GetParameters in the AWS Systems Manager User Guide, "Calling AMI public parameters".
+    pub(crate) fn parameter(&self, name: &str) -> String {
+        if name.starts_with("arn:") {
+            return name.to_owned();
+        }
+        let name = name.trim_start_matches('/');
+        let account = if name.starts_with("aws/service/") { "" } else { ACCOUNT };
+        format!("arn:aws:ssm:{}:{account}:parameter/{name}", self.region)
+    }
+
+    /// A secret of Secrets Manager by its name, or by its ARN.
+    pub(crate) fn secret(&self, name: &str) -> String {
+        if name.starts_with("arn:") {
+            return name.to_owned();
+        }
+        format!("arn:aws:secretsmanager:{}:{ACCOUNT}:secret:{name}", self.region)
+    }
+
     /// A resource of EC2. Images and snapshots have no account in their ARN. The id of a resource
     /// that is yet to be created is `*`.
     pub(crate) fn ec2(&self, kind: &str, id: &str) -> String {

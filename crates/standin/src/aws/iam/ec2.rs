@@ -8,7 +8,7 @@
 
 mod launch;
 
-use crate::aws::ec2::{State, Template, find_template};
+use crate::aws::ec2::{State, Template, find_template, image_parameter};
 use crate::aws::params::Params;
 
 use super::arns::Arns;
@@ -36,7 +36,8 @@ pub(crate) fn authorizations(
         | "DeleteLaunchTemplateVersions" => {
             let template = find_template(state, params);
             let asked = |template| asking.about_template(action, template);
-            template.map(asked).into_iter().collect()
+            let image = params.text("LaunchTemplateData.ImageId");
+            template.map(asked).into_iter().chain(asking.read_image_parameter(image)).collect()
         }
         "CreateTags" | "DeleteTags" => asking.change_tags(action),
         _ if action.starts_with("Describe") => {
@@ -73,7 +74,20 @@ impl Asking<'_> {
         given_tags(&mut context, &tags);
         let create = asked("CreateLaunchTemplate", resource.clone(), context);
         let tag = self.tag_at_creation(resource, &tags, "CreateLaunchTemplate");
-        std::iter::once(create).chain(tag).collect()
+        let image = self.params.text("LaunchTemplateData.ImageId");
+        std::iter::once(create).chain(tag).chain(self.read_image_parameter(image)).collect()
+    }
+
+    /// The permission to read the parameter that a launch template names in place of an image's id. A
+    /// caller that specifies it in a template needs it, and so does one that uses the template: Amazon
+    /// EC2 Auto Scaling User Guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch
+    /// templates".
+    fn read_image_parameter(&self, image: Option<&str>) -> Option<Authorization> {
+        Some(Authorization {
+            action: "ssm:GetParameters".to_owned(),
+            resource: self.arns.parameter(image_parameter(image?)?),
+            context: Context::default(),
+        })
     }
 
     /// The permission to tag a resource while creating it; nothing if there are no tags.

@@ -21,6 +21,8 @@ pub enum Role {
     Release,
     /// Calls `ondeck status`.
     Operator,
+    /// Calls `ondeck drain`, `retire`, `terminate` and `pool`.
+    Steward,
     /// A machine on EC2.
     Machine,
     /// A machine elsewhere whose records are on AWS.
@@ -28,11 +30,12 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Role; 6] = [
+    pub const ALL: [Role; 7] = [
         Role::Refresh,
         Role::Provision,
         Role::Release,
         Role::Operator,
+        Role::Steward,
         Role::Machine,
         Role::LocalMachine,
     ];
@@ -44,6 +47,7 @@ impl Role {
             Role::Provision => "provision",
             Role::Release => "release",
             Role::Operator => "operator",
+            Role::Steward => "steward",
             Role::Machine => "machine",
             Role::LocalMachine => "local-machine",
         }
@@ -52,9 +56,10 @@ impl Role {
     /// The role that calls a subcommand of ondeck. One without a role of its own is the operator's.
     pub fn of_command(command: &str) -> Role {
         match command {
-            "refresh" => Role::Refresh,
+            "refresh" | "apply" => Role::Refresh,
             "provision" => Role::Provision,
             "release" => Role::Release,
+            "drain" | "retire" | "terminate" | "pool" => Role::Steward,
             _ => Role::Operator,
         }
     }

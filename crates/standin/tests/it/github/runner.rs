@@ -37,6 +37,7 @@ impl RunnerHarness {
     pub(super) fn new() -> RunnerHarness {
         RunnerHarness::on(GitHub::start(GitHubOptions {
             session_timeout: Duration::from_secs(1),
+            job_lock: Duration::from_secs(5),
             cancel_grace: Duration::from_millis(400),
             ..GitHubOptions::default()
         }))
@@ -227,6 +228,9 @@ fn a_runner_that_is_killed_is_offline_after_a_while_and_its_job_lost() {
     assert!(said.contains("Failed: Removing runner from the server"), "{said}");
     assert!(said.contains("is still running a job"), "{said}");
     running.signal(Signal::KILL);
+    let is_offline = |runners: &[ondeck_standin::GitHubRunner]| !runners[0].online;
+    let offline = harness.github.wait_for_runners(SOON, is_offline).unwrap();
+    assert!(offline[0].busy, "GitHub waits for its job");
     let job = harness.github.wait_for_job(job, SOON);
     assert_eq!(job.conclusion, Some(Conclusion::Failure));
     assert!(job.log.contains("lost communication with the server"), "{}", job.log);
@@ -310,15 +314,20 @@ fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
             Some(0),
             "A session for this runner already exists.",
         ),
+        (RunnerFault::Crash, None, Some(0), "Listening for Jobs"),
         (
             RunnerFault::Deleted,
             Some(1),
             Some(0),
             "The runner registration has been deleted from the server",
         ),
-        (RunnerFault::Crash, None, Some(0), "Listening for Jobs"),
     ];
     let harness = RunnerHarness::registered();
+    let gone = |runners: &[GitHubRunner]| runners.iter().all(|it| !it.online);
+    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::Deprecated);
+    assert_eq!(harness.run().end().0, Some(0), "run.sh hides the exit code by default");
+    harness.github.wait_for_runners(SOON, gone).unwrap();
+    harness.github.clear_faults();
     for (fault, code, shown, words) in cases {
         harness.github.inject_runner_fault("i-1-1", fault);
         let mut listener = harness.command("bin/Runner.Listener");
@@ -326,7 +335,6 @@ fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
         let (found, said) = harness.start(listener).end();
         assert_eq!(found, code, "{fault:?}: {said}");
         assert!(said.contains(words), "{fault:?}: {said}");
-        let gone = |runners: &[GitHubRunner]| !runners[0].online;
         harness.github.wait_for_runners(SOON, gone).unwrap();
         let mut run = harness.command("run.sh");
         run.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
@@ -335,8 +343,6 @@ fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
         harness.github.wait_for_runners(SOON, gone).unwrap();
         harness.github.clear_faults();
     }
-    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::Deprecated);
-    assert_eq!(harness.run().end().0, Some(0), "run.sh hides the exit code by default");
 }
 
 #[test]
@@ -402,6 +408,26 @@ fn a_version_is_refused_once_it_is_deprecated() {
     let (code, said) = harness.start(listener).end();
     assert_eq!(code, Some(7));
     assert!(said.contains("Listening for Jobs"), "{said}");
+}
+
+/// Its poll is answered at once, and not when it would have ended without a message.
+#[test]
+fn a_version_is_refused_while_its_listener_waits_for_a_message() {
+    let harness = RunnerHarness::registered();
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let seen = GitHubFaultRule::new(GitHubFault::Delay(Duration::ZERO));
+    let polls = harness.github.inject(seen.on("GET", "/_standin/sessions/*/message"));
+    let running = harness.start(listener);
+    let since = Instant::now();
+    while polls.fired() == 0 {
+        assert!(since.elapsed() < SOON, "it does not poll");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    harness.github.deprecate("2.336.0");
+    let since = Instant::now();
+    assert_eq!(running.end().0, Some(7));
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
 }
 
 /// The real runner does not quote the path either.

@@ -230,6 +230,9 @@ impl Account {
         } else {
             let target = match service {
                 "dynamodb" => format!("DynamoDB_20120810.{operation}"),
+                "logs" => format!("Logs_20140328.{operation}"),
+                "secretsmanager" => format!("secretsmanager.{operation}"),
+                "ssm" => format!("AmazonSSM.{operation}"),
                 _ => format!("AmazonSQS.{operation}"),
             };
             http = http.header("x-amz-target", target);

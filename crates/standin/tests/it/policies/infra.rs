@@ -1,6 +1,7 @@
-//! The template in `infra/cloudformation.yaml`, deployed to MiniStack: what it creates, and which
-//! workflows may assume its roles.
+//! The templates in `infra`, deployed to MiniStack: what they create, and which workflows may assume
+//! their roles.
 
+mod function;
 mod stack;
 mod trust;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use stack::Stack;
 
 /// The roles that each stack has.
-const ROLES: [&str; 5] = ["refresh", "operator", "provision", "release", "machine"];
+const ROLES: [&str; 6] = ["refresh", "operator", "steward", "provision", "release", "machine"];
 
 /// A policy of the repository, with the values that the stack was given.
 fn policy(stack: &Stack, name: &str, pool: &str, key: &str) -> Value {
@@ -21,6 +22,7 @@ fn policy(stack: &Stack, name: &str, pool: &str, key: &str) -> Value {
         .replace("MACHINE-ROLE", &format!("{}-machine", stack.prefix))
         .replace("VOLUME-KEY", key)
         .replace("LOG-GROUP", "/ondeck/web")
+        .replace("IMAGE-PARAMETER", "/images/ci")
         .replace("REGION", "us-east-1")
         .replace("ACCOUNT", "000000000000")
         .replace("NAME", "ondeck-acme-web-a7a54a76")
@@ -30,14 +32,20 @@ fn policy(stack: &Stack, name: &str, pool: &str, key: &str) -> Value {
 
 #[tokio::test]
 async fn a_new_network_and_all_roles_are_deployed_and_deleted() {
-    let options = [("VolumeKey", "new"), ("LogGroup", "/ondeck/web"), ("Connect", "true")];
+    let options = [
+        ("VolumeKey", "new"),
+        ("LogGroup", "/ondeck/web"),
+        ("Connect", "true"),
+        ("ImageParameter", "/images/ci"),
+    ];
     let stack = Stack::deployed(&options).await;
 
     let key = stack.output("VolumeKeyArn");
     for (role, optional) in [
-        ("refresh", vec!["volume-key"]),
+        ("refresh", vec!["volume-key", "image-parameter"]),
         ("operator", vec!["operator-connect"]),
-        ("provision", vec!["volume-key"]),
+        ("steward", vec![]),
+        ("provision", vec!["volume-key", "image-parameter"]),
         ("release", vec![]),
         ("machine", vec!["machine-connect", "machine-logs"]),
     ] {

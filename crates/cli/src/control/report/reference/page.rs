@@ -30,7 +30,7 @@ pub(super) fn page(schemas: &[(&'static str, Value)]) -> String {
         let title = match *name {
             "failure" => "failure".to_owned(),
             "permissions" => "ondeck permissions check --json".to_owned(),
-            command => format!("ondeck {command} --json"),
+            command => format!("ondeck {} --json", command.replace('-', " ")),
         };
         page += &format!("\n## {title}\n\n");
         if *name == "failure" {

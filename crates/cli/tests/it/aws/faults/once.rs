@@ -36,16 +36,16 @@ const COLD: [Kind; 9] = [
     (DynamoDb, "UpdateItem", "RUN#"),
     (DynamoDb, "UpdateItem", REGISTER),
     (DynamoDb, "BatchGetItem", ""),
-    (DynamoDb, "UpdateItem", ACTIVATE_OR_COMMIT),
+    (DynamoDb, "TransactWriteItems", ACTIVATE_OR_COMMIT),
     (DynamoDb, "BatchWriteItem", "EVENT#"),
 ];
 
 const RELEASE: [Kind; 5] = [
     (DynamoDb, "GetItem", "RUN#"),
     (DynamoDb, "BatchGetItem", ""),
-    (DynamoDb, "UpdateItem", RELEASE_TO_POOL),
+    (DynamoDb, "BatchExecuteStatement", RELEASE_TO_POOL),
     (Sqs, "SendMessageBatch", ""),
-    (DynamoDb, "BatchExecuteStatement", ""),
+    (DynamoDb, "BatchExecuteStatement", "SET ticketedAt=?"),
 ];
 
 const PICKY: [Kind; 2] = [(Sqs, "ReceiveMessage", ""), (Sqs, "ChangeMessageVisibilityBatch", "")];
@@ -56,7 +56,7 @@ const WARM: [Kind; 6] = [
     (DynamoDb, "UpdateItem", CLAIM),
     (DynamoDb, "BatchGetItem", ""),
     (Sqs, "DeleteMessageBatch", ""),
-    (DynamoDb, "UpdateItem", ACTIVATE_OR_COMMIT),
+    (DynamoDb, "TransactWriteItems", ACTIVATE_OR_COMMIT),
 ];
 
 const REAP: [Kind; 8] = [
@@ -73,7 +73,7 @@ const REAP: [Kind; 8] = [
 /// The state that a conditional write is about to make.
 pub(super) const REGISTER: &str = r#"":state":{"S":"created"}"#;
 const ACTIVATE_OR_COMMIT: &str = r#"":state":{"S":"running"}"#;
-const RELEASE_TO_POOL: &str = r#"":state":{"S":"idle"}"#;
+const RELEASE_TO_POOL: &str = r#"SET \"state\"=?"#;
 pub(super) const CLAIM: &str = r#"":state":{"S":"claimed"}"#;
 const REAPED: &str = r#"{"S":"terminated"}"#;
 

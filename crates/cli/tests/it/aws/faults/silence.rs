@@ -25,7 +25,7 @@ fn calls_are_made_again() {
         &["provision", "--json", "--run-id=1"],
     );
     let updates = || harness.control.count(DynamoDb, "UpdateItem");
-    assert_eq!(updates(), 5, "its request, the run's note, its registration twice, its activation");
+    assert_eq!(updates(), 4, "its request, the run's note, its registration twice");
     assert_eq!(harness.standings(), ["running 1"]);
     once(&harness, AwsFault::Hang, &[(Sqs, "SendMessageBatch", "")], &["release", "--run-id=1"]);
     assert_eq!((harness.standings(), harness.tickets()), (vec!["idle".to_owned()], 1));
@@ -37,7 +37,7 @@ fn calls_are_made_again() {
         &["provision", "--json", "--run-id=2"],
     );
     assert_eq!((warm.sources(), warm.ids()), (vec!["warm".to_owned()], cold.ids()));
-    assert_eq!(updates(), 5, "its request, the run's note, its claim twice, its commit");
+    assert_eq!(updates(), 4, "its request, the run's note, its claim twice");
     assert_eq!((harness.standings(), harness.tickets()), (vec!["running 2".to_owned()], 0));
 
     once(

@@ -4,6 +4,7 @@
 use super::fleet::{self, Fleet};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::UsageClass;
+use crate::model::summary::WaitCause;
 use crate::modes::provision::Attempt;
 use crate::runtime::retry::{Pauses, Retry};
 
@@ -24,7 +25,10 @@ pub(super) async fn launch(
         let Some(reason) = fleet.passing.first().filter(|_| count < wanted) else {
             return Ok(Fleet { count, ..fleet });
         };
+        let from = plane.clock.steady();
         if pauses.another(reason).await {
+            let span = (from, plane.clock.steady());
+            attempt.journal.waited(span, WaitCause::Provider, reason);
             continue;
         }
         // A lack of capacity counts, even if the provider throttled as well.

@@ -3,6 +3,7 @@
 //! because they have no record, or refresh terminates them by their intent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 
@@ -50,7 +51,10 @@ pub(super) async fn launch(
         count,
         requirements: Requirements { usage, ..attempt.requirements.clone() },
     };
-    let launched = match answer(attempt, &order).await {
+    let from = attempt.plane.clock.steady();
+    let answer = answer(attempt, &order).await;
+    note(attempt, &order, from, &answer);
+    let launched = match answer {
         Ok(launched) => launched,
         Err(NotLaunched::Unknown(error)) => return Err(error.into()),
         Err(NotLaunched::Refused(error)) => {
@@ -85,6 +89,26 @@ enum NotLaunched {
     Refused(PortError),
     /// The answer to at least one attempt is missing: there may be machines.
     Unknown(PortError),
+}
+
+/// Notes the order, and what came of it, for the summary.
+fn note(
+    attempt: &Attempt<'_>,
+    order: &Order,
+    from: Duration,
+    answer: &Result<Launched, NotLaunched>,
+) {
+    let (launched, why) = match answer {
+        Ok(launched) => {
+            let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
+            (Some(count), [&launched.shortfalls[..], &launched.passing].concat())
+        }
+        Err(NotLaunched::Refused(error)) => (Some(0), vec![error.to_string()]),
+        Err(NotLaunched::Unknown(error)) => (None, vec![error.to_string()]),
+    };
+    let span = (from, attempt.plane.clock.steady());
+    let ordered = (order.requirements.usage, order.count);
+    attempt.journal.launched(span, &order.intent, ordered, launched, &why);
 }
 
 /// Asks the provider, and repeats the order while the error is a passing one. Repeating is safe:

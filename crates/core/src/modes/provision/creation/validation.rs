@@ -5,6 +5,7 @@ use futures_util::future::try_join_all;
 
 use crate::lifecycle::{Created, Instance};
 use crate::model::failure::{Failure, FailureKind};
+use crate::model::label::Label;
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
@@ -30,7 +31,7 @@ async fn ready(
     created: &Instance<Created>,
 ) -> Result<(), Failure> {
     let plane = attempt.plane;
-    let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
+    let judge = |status: &AgentStatus, now: Timestamp| readiness(&attempt.label, status, now);
     let timeout = attempt.times.validation_timeout;
     let (why, hint) = match watch.wait(created.id(), timeout, judge).await? {
         Watched::Judged(Ok(registered)) => {
@@ -52,18 +53,18 @@ const COMPARE_CLOCKS: &str =
     "read the machine's log, and compare its clock with that of this computer";
 
 /// Why a machine failed, and what to do about it.
-type Problem = (String, &'static str);
+pub(in crate::modes) type Problem = (String, &'static str);
 
 /// Returns when the machine registered, or why it failed; `None` while neither is known. Unlike a
 /// claimed machine, a new one may take long until its first heartbeat. One whose heartbeat stopped
 /// is dead.
-fn judge(
-    attempt: &Attempt<'_>,
+pub(in crate::modes) fn readiness(
+    label: &Label,
     status: &AgentStatus,
     now: Timestamp,
 ) -> Option<Result<Timestamp, Problem>> {
     let pulse = status.pulse(now);
-    if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(&attempt.label)) {
+    if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(label)) {
         return Some(Err((why, READ_LOG)));
     }
     if status.is_interrupted() {
@@ -74,7 +75,7 @@ fn judge(
         Pulse::Stale(_) => Some(Err((status.why_unhealthy(now), COMPARE_CLOCKS))),
         Pulse::Healthy => {
             let report = status.report.as_ref()?;
-            report.says(Signal::Registered, &attempt.label).then_some(Ok(report.at))
+            report.says(Signal::Registered, label).then_some(Ok(report.at))
         }
     }
 }

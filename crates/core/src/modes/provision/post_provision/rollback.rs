@@ -121,7 +121,13 @@ impl Undo<'_> {
             return Some(change.because(WHY));
         }
         let running = Instance::<Running>::believe(record)?;
-        Some(running.release_unused(plane.now(), times.idle_time).because(WHY))
+        let now = plane.now();
+        // A refresh may have handed it to the run before this attempt could, so that it had a job.
+        let change = match self.attempt.holdings.has_handed_over() {
+            true => running.release_unused(now, times.idle_time),
+            false => running.release(now, times.idle_time),
+        };
+        Some(change.because(WHY))
     }
 
     async fn hand_over(&self, idle: &Instance<Idle>) {

@@ -114,7 +114,9 @@ async fn with_record(
     let timeout = attempt.times.created_timeout;
     let change =
         Instance::register(&machine.id, &machine.spec, &attempt.label, plane.now(), timeout);
-    match plane.apply(change.because("launched, but never registered")).await {
+    // If this process dies here and the machine becomes ready, refresh hands it to the run.
+    let change = change.reusing(attempt.reuse).because("launched, but never registered");
+    match plane.apply(change).await {
         Ok(created) => Ok(Some(created)),
         Err(NotCommitted::Refused(refused)) => {
             let found = refused.found.as_ref().and_then(Instance::<Created>::believe);

@@ -2,6 +2,7 @@
 //! machine is slow to register, the worker may claim a second one; the first that is ready wins.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
@@ -12,6 +13,7 @@ use super::pickup::{Candidate, Pickup};
 use super::returns::{Reason, Returns, Unused};
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
+use crate::model::summary::CandidateOutcome;
 use crate::modes::agent_watch::AgentWatch;
 use crate::modes::plane::{NotCommitted, Reaped};
 use crate::modes::provision::Attempt;
@@ -42,7 +44,8 @@ impl Workers<'_> {
     /// Works until one machine is claimed and checked, or the pool is exhausted for this run. Fails
     /// if the store or the pool does not answer.
     pub(super) async fn work(&self) -> Result<(), Failure> {
-        while let Some(taken) = self.take().await? {
+        let is_needed = AtomicBool::new(true);
+        while let Some(taken) = self.take(&is_needed).await? {
             if self.race(taken).await? {
                 return Ok(());
             }
@@ -51,9 +54,10 @@ impl Workers<'_> {
         Ok(())
     }
 
-    /// Claims the next candidate that can be claimed. `None` if the pool is exhausted for this run.
-    async fn take(&self) -> Result<Option<Taken>, Failure> {
-        while let Some(candidate) = self.pickup.next().await? {
+    /// Claims the next candidate that can be claimed. `None` if the pool is exhausted for this run, or
+    /// if none is needed any more.
+    async fn take(&self, is_needed: &AtomicBool) -> Result<Option<Taken>, Failure> {
+        while let Some(candidate) = self.pickup.next(is_needed).await? {
             if let Some(claimed) = self.claim(&candidate).await? {
                 let owned = self.attempt.plane.clock.steady();
                 return Ok(Some(Taken { candidate, claimed, owned }));
@@ -61,6 +65,9 @@ impl Workers<'_> {
             // The refusal has shown that the machine is gone, expired, or owned by another run, so
             // its ticket is of no use.
             self.pickup.delete(&candidate).await;
+            if !is_needed.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             self.pickup.ask_again().await;
         }
         Ok(None)
@@ -74,22 +81,27 @@ impl Workers<'_> {
             return self.settle(&first, checked?).await;
         }
         self.attempt.holdings.searching(|search| search.hedges += 1);
+        self.attempt.journal.hedged(self.attempt.plane.clock.steady(), first.claimed.id());
+        let is_needed = AtomicBool::new(true);
         let take_another = async {
             self.pickup.ask_again().await;
-            self.take().await
+            self.take(&is_needed).await
         };
         // The second claim is never dropped half-way: the machine would stay claimed.
-        let (checked, second) = match select(checks.as_mut(), pin!(take_another)).await {
-            Either::Left((checked, take)) => (Some(checked?), take.await?),
-            Either::Right((second, _)) => (None, second?),
-        };
-        match (checked, second) {
-            (None, None) => self.settle(&first, checks.await?).await,
-            (Some(checked), None) => self.settle(&first, checked).await,
-            (None, Some(second)) => self.race_both(&first, checks, &second).await,
-            (Some(checked), Some(second)) => match self.settle(&first, checked).await? {
-                true => Ok(self.lost(&second)),
-                false => self.settle(&second, self.check(&second).await?).await,
+        match select(checks.as_mut(), pin!(take_another)).await {
+            Either::Left((checked, take)) => {
+                let checked = checked?;
+                is_needed.store(!matches!(checked, Checked::Ready(_)), Ordering::Relaxed);
+                let (settled, second) = join(self.settle(&first, checked), take).await;
+                match (settled?, second?) {
+                    (is_ready, None) => Ok(is_ready),
+                    (true, Some(second)) => Ok(self.lost(&second)),
+                    (false, Some(second)) => self.settle(&second, self.check(&second).await?).await,
+                }
+            }
+            Either::Right((second, checks)) => match second? {
+                None => self.settle(&first, checks.await?).await,
+                Some(second) => self.race_both(&first, checks, &second).await,
             },
         }
     }
@@ -151,27 +163,45 @@ impl Workers<'_> {
                     ready: Some(plane.clock.steady()),
                 };
                 self.attempt.holdings.claim(claimed.clone(), moments);
+                self.note(claimed, CandidateOutcome::Ready, "");
                 return Ok(true);
             }
-            Checked::Failed(why) => self.discard(claimed, &why).await?,
+            Checked::Failed(why) => {
+                self.note(claimed, CandidateOutcome::Unhealthy, &why);
+                self.discard(claimed, &why).await?;
+            }
             Checked::Unregistered(why) => {
                 let missed = claimed.counts().missed_registrations.saturating_add(1);
                 match missed >= MAX_MISSED {
                     true => {
-                        self.discard(claimed, &format!("{why}; {missed} times in a row")).await?;
+                        let why = format!("{why}; {missed} times in a row");
+                        self.note(claimed, CandidateOutcome::Unhealthy, &why);
+                        self.discard(claimed, &why).await?;
                     }
-                    false => self.send_back(claimed, Reason::Unregistered),
+                    false => {
+                        self.note(claimed, CandidateOutcome::Unregistered, &why);
+                        self.send_back(claimed, Reason::Unregistered);
+                    }
                 }
             }
-            Checked::TooNew => self.send_back(claimed, Reason::UnknownProtocol),
+            Checked::TooNew => {
+                self.note(claimed, CandidateOutcome::TooNew, "");
+                self.send_back(claimed, Reason::UnknownProtocol);
+            }
         }
         Ok(false)
     }
 
     /// Gives back a machine because the other one was ready first. Returns that one was ready.
     fn lost(&self, taken: &Taken) -> bool {
+        self.note(&taken.claimed, CandidateOutcome::LostToHedge, "");
         self.send_back(&taken.claimed, Reason::LostToHedge);
         true
+    }
+
+    fn note(&self, claimed: &Instance<Claimed>, outcome: CandidateOutcome, why: &str) {
+        let now = self.attempt.plane.clock.steady();
+        self.attempt.journal.candidate(now, claimed.id(), outcome, why);
     }
 
     fn send_back(&self, claimed: &Instance<Claimed>, reason: Reason) {
@@ -195,7 +225,13 @@ impl Workers<'_> {
                     tracing::warn!("{row}; its ticket is dropped");
                 }
                 attempt.holdings.not_touched(candidate.idle.id());
-                let taken = refused.found.as_ref().is_some_and(|found| found.run.is_some());
+                let winner = refused.found.as_ref().and_then(|found| found.run.as_ref());
+                let (taken, now) = (winner.is_some(), plane.clock.steady());
+                let id = candidate.idle.id();
+                match winner {
+                    Some(winner) => attempt.journal.lost(now, id, Some(winner)),
+                    None => attempt.journal.candidate(now, id, CandidateOutcome::Gone, ""),
+                }
                 attempt.holdings.searching(
                     |search| {
                         if taken { search.lost += 1 } else { search.void += 1 }

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::requirements::{Mismatch, Requirements, UsageClass};
+use crate::model::summary::CandidateOutcome;
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
 use crate::ports::{Receipt, ReceivedMessage};
@@ -34,6 +36,7 @@ use super::Attempt;
 use super::duplicates::{DuplicateTickets, Encounter, IdlePeriod};
 use super::queue::Queue;
 use crate::modes::provision::holdings::Holdings;
+use crate::modes::provision::journal::Journal;
 use crate::modes::provision::pool_search::PoolSearch;
 
 /// How many tickets a search takes before the queue has told how many there are.
@@ -61,6 +64,7 @@ pub(super) struct Pickup<'a> {
     requirements: &'a Requirements,
     times: &'a Times,
     holdings: &'a Holdings,
+    journal: &'a Journal,
     queue: Queue<'a>,
     wanted: u32,
     inner: Mutex<Inner>,
@@ -174,6 +178,7 @@ impl<'a> Pickup<'a> {
             requirements: &attempt.requirements,
             times: &attempt.times,
             holdings: &attempt.holdings,
+            journal: &attempt.journal,
             inner: Mutex::new(Inner {
                 unserved: wanted as usize,
                 suitable: Vec::new(),
@@ -192,14 +197,15 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// Returns the next candidate, or `None` when the pool is exhausted for this run. Fails if the
-    /// pool does not answer.
-    pub(super) async fn next(&self) -> Result<Option<Candidate>, Failure> {
+    /// Returns the next candidate, or `None` when the pool is exhausted for this run or the worker needs
+    /// none any more. Fails if the pool does not answer.
+    pub(super) async fn next(&self, is_needed: &AtomicBool) -> Result<Option<Candidate>, Failure> {
         let mut inner = self.inner.lock().await;
-        while inner.suitable.is_empty() && !inner.exhausted {
+        let is_needed = || is_needed.load(Ordering::Relaxed);
+        while inner.suitable.is_empty() && !inner.exhausted && is_needed() {
             self.take_more(&mut inner).await?;
         }
-        let candidate = inner.best();
+        let candidate = if is_needed() { inner.best() } else { None };
         // A worker that gets no candidate stops, so it no longer counts either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
@@ -261,7 +267,9 @@ impl<'a> Pickup<'a> {
             let others = if self.wanted > 1 { DELETE_WINDOW } else { Duration::from_millis(1) };
             self.plane.clock.sleep(others).await;
         };
-        let deleted = self.deletes.ask_after(window, receipts.clone(), delete).await;
+        let all = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        let deleted =
+            self.deletes.ask_while_joining(window, all.max(2), receipts.clone(), delete).await;
         self.holdings.deleted(&receipts);
         if let Err(error) = deleted {
             // It becomes visible again, and the next claim by it is refused.
@@ -342,6 +350,8 @@ impl<'a> Pickup<'a> {
         if ticket.threshold <= now {
             tracing::info!(instance = %id, "its ticket has expired; dropped");
             self.holdings.searching(PoolSearch::void_ticket);
+            let steady = self.plane.clock.steady();
+            self.journal.candidate(steady, id, CandidateOutcome::Expired, "");
             dropped.push(message.receipt);
             return;
         }
@@ -356,6 +366,10 @@ impl<'a> Pickup<'a> {
         };
         if inner.meet(id, self.plane.clock.steady(), self.times.ticket_hold) {
             self.holdings.searching(|search| search.met(mismatch));
+            if let Some(why) = mismatch {
+                let (now, why) = (self.plane.clock.steady(), why.to_string());
+                self.journal.candidate(now, id, CandidateOutcome::Unsuitable, &why);
+            }
         }
         inner.exhausted = inner.has_come_round_too_often();
         match mismatch {
@@ -453,9 +467,22 @@ mod tests {
         let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
         let (label, reuse) = (request.label(), request.reuse(&settings));
-        let owned = None;
-        Attempt { plane, request, label, settings, requirements, times, reuse, holdings, owned }
+        let (journal, owned) = (Journal::begin(plane), None);
+        Attempt {
+            plane,
+            request,
+            label,
+            settings,
+            requirements,
+            times,
+            reuse,
+            holdings,
+            journal,
+            owned,
+        }
     }
+
+    static NEEDED: AtomicBool = AtomicBool::new(true);
 
     fn pickup<'a>(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
         Pickup::new(attempt, wanted, tokio::sync::mpsc::unbounded_channel().0)
@@ -493,7 +520,7 @@ mod tests {
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         memory.pool.miss_on_quick_receives();
         let attempt = attempt(&plane, &request);
-        let found = pickup(&attempt, 1).next().await.unwrap();
+        let found = pickup(&attempt, 1).next(&NEEDED).await.unwrap();
         assert_eq!(found.unwrap().idle.id().as_str(), "i-1");
         assert_eq!(memory.pool.calls()["receive_thoroughly"], 1);
     }
@@ -512,7 +539,7 @@ mod tests {
         let pickup = pickup(&attempt, 3);
         let mut order = Vec::new();
         while order.len() < 3 {
-            order.push(pickup.next().await.unwrap().unwrap().idle.id().to_string());
+            order.push(pickup.next(&NEEDED).await.unwrap().unwrap().idle.id().to_string());
         }
         assert_eq!(order, ["i-2", "i-3", "i-1"]);
     }
@@ -525,18 +552,30 @@ mod tests {
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         let attempt = attempt(&plane, &request);
         let pickup = pickup(&attempt, 3);
-        let first = pickup.next().await.unwrap().expect("there is a ticket");
+        let first = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
         for _ in 0..2 {
-            assert!(pickup.next().await.unwrap().is_none(), "there is only one");
+            assert!(pickup.next(&NEEDED).await.unwrap().is_none(), "there is only one");
         }
         let another = |id| Ticket { instance_id: id, ..ticket(&plane, &request) };
         let more = ["i-2", "i-3", "i-4"].map(|id| another(InstanceId::new(id).unwrap()));
         plane.pool.send(&more, Duration::ZERO).await.unwrap();
         pickup.delete(&first).await;
         pickup.ask_again().await;
-        pickup.next().await.unwrap().expect("there are three now");
+        pickup.next(&NEEDED).await.unwrap().expect("there are three now");
         let depth = plane.pool.depth(class).await.unwrap();
         assert_eq!((depth.visible, depth.held), (2, 1), "one worker is left, and needs one");
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_needs_none_any_more_leaves_tickets_to_others() {
+        let (plane, memory) = testkit::plane();
+        let request = request();
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
+        let attempt = attempt(&plane, &request);
+        let pickup = pickup(&attempt, 2);
+        assert!(pickup.next(&AtomicBool::new(false)).await.unwrap().is_none());
+        assert_eq!(memory.pool.calls().get("receive"), None);
+        pickup.next(&NEEDED).await.unwrap().expect("the other worker still needs it");
     }
 
     #[tokio::test]
@@ -547,7 +586,7 @@ mod tests {
         let attempt = attempt(&plane, &request);
         let hold = attempt.times.ticket_hold;
         let pickup = pickup(&attempt, 1);
-        let candidate = pickup.next().await.unwrap().expect("there is a ticket");
+        let candidate = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
         let slow_claim = async {
             plane.clock.sleep(hold * 3).await;
             plane.pool.depth(&request.options.class).await.unwrap()

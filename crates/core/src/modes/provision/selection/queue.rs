@@ -13,7 +13,9 @@ use futures_util::future::{join, join_all};
 
 use super::Attempt;
 use crate::model::ids::ResourceClass;
+use crate::model::summary::WaitCause;
 use crate::modes::plane::Plane;
+use crate::modes::provision::journal::Journal;
 use crate::ports::{Depth, PortResult, ReceivedMessage};
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
@@ -27,6 +29,7 @@ const CONFIRMATIONS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Queue<'a> {
     plane: &'a Plane,
+    journal: &'a Journal,
     class: &'a ResourceClass,
     hold: Duration,
     patience: Duration,
@@ -37,6 +40,7 @@ impl<'a> Queue<'a> {
     pub(super) fn new(attempt: &'a Attempt<'_>) -> Queue<'a> {
         Queue {
             plane: attempt.plane,
+            journal: &attempt.journal,
             class: &attempt.requirements.class,
             hold: attempt.times.ticket_hold,
             patience: attempt.times.pickup_patience,
@@ -54,8 +58,10 @@ impl<'a> Queue<'a> {
         let clock = &*self.plane.clock;
         let wait = Wait::begin(clock, self.patience, self.interval);
         let is_waiting = AtomicBool::new(false);
+        let is_waiting_for_others = AtomicBool::new(false);
         let ask = || async {
             if is_waiting.swap(true, Ordering::Relaxed) {
+                is_waiting_for_others.store(true, Ordering::Relaxed);
                 return self.ask_again(wanted, hidden_by_us()).await;
             }
             let messages = self.receive_together(&shares(wanted)).await?;
@@ -64,7 +70,11 @@ impl<'a> Queue<'a> {
             }
             self.confirm_empty(wanted, hidden_by_us()).await
         };
+        let begun = clock.steady();
         let answer = wait_until(clock, wait, ask).await?;
+        if is_waiting_for_others.load(Ordering::Relaxed) {
+            self.journal.waited((begun, clock.steady()), WaitCause::Tickets, "");
+        }
         Ok(answer.unwrap_or_default())
     }
 

@@ -56,7 +56,8 @@ impl Census {
     ) -> PortResult<Census> {
         let now = plane.now();
         let unexpired = || live.iter().filter(|record| !record.is_expired(now));
-        let idle: Vec<&Record> = unexpired().filter(|record| record.state == State::Idle).collect();
+        let is_idle = |it: &&Record| it.state == State::Idle && !it.departure.is_drained();
+        let idle: Vec<&Record> = unexpired().filter(is_idle).collect();
         let ids: Vec<InstanceId> = idle.iter().map(|record| record.id.clone()).collect();
         let status = match ids.is_empty() {
             true => Vec::new(),
@@ -88,16 +89,19 @@ impl Census {
     }
 
     /// Shares the machines out among the minimums. Each machine counts for one of them only; those
-    /// with patterns come first, because fewer machines suit them.
+    /// with patterns come first, because fewer machines suit them. The available ones with the indices
+    /// in `left_out` count for none.
     pub(super) fn share_out(
         &self,
         minimums: Vec<Minimum>,
         settings: &Settings,
         default_types: &TypePatterns,
+        left_out: &[usize],
     ) -> Vec<Share> {
         let mut minimums = minimums;
         minimums.sort_by_key(|minimum| minimum.types.is_none());
-        let mut taken = vec![false; self.available.len()];
+        let mut taken: Vec<bool> =
+            (0..self.available.len()).map(|index| left_out.contains(&index)).collect();
         let mut coming_taken = vec![false; self.coming.len()];
         let shares = minimums.into_iter().filter_map(|minimum| {
             let requirements = requirements(&minimum, settings, default_types)?;
@@ -114,6 +118,11 @@ impl Census {
 }
 
 impl Share {
+    /// Whether as many machines are available as the minimum asks for.
+    pub(super) fn is_full(&self) -> bool {
+        self.machines.len() >= self.minimum.count as usize
+    }
+
     /// How many machines the minimum lacks.
     pub(super) fn missing(&self) -> u32 {
         let present = u32::try_from(self.machines.len()).unwrap_or(u32::MAX);

@@ -15,6 +15,7 @@ use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::RunId;
 use crate::modes::plane::Plane;
+use crate::modes::refresh::limit::{self, Limit};
 use crate::modes::refresh::{Outcome, keep_first};
 use crate::modes::release;
 use crate::ports::{PortError, PortResult, RequestBudget, RunStatus};
@@ -37,6 +38,7 @@ pub(super) async fn attend(
     plane: &Plane,
     runs: &[&RunId],
     budget: &RequestBudget,
+    limit: Option<Limit>,
     outcome: &mut Outcome,
 ) -> Result<Attended, Failure> {
     let mut attended = Attended::default();
@@ -46,6 +48,7 @@ pub(super) async fn attend(
     let asking = Asking {
         plane,
         budget,
+        limit,
         turn: Mutex::new(()),
         limited: AtomicBool::new(false),
         before: demands(plane, runs).await?,
@@ -95,6 +98,7 @@ enum Answer {
 struct Asking<'a> {
     plane: &'a Plane,
     budget: &'a RequestBudget,
+    limit: Option<Limit>,
     /// Held while the forge is asked.
     turn: Mutex<()>,
     limited: AtomicBool,
@@ -133,7 +137,10 @@ impl Asking<'_> {
             tracing::info!(%run, "the run has called provision meanwhile, so it is not released");
             return Ok(None);
         }
-        release::release(self.plane, run, &TimeOverrides::default()).await.map(Some)
+        let times = TimeOverrides::default();
+        let released = release::release(self.plane, run, &times);
+        // What its agents have not answered by then, the next refresh announces.
+        limit::handshakes(self.plane, self.limit, released).await.transpose()
     }
 }
 

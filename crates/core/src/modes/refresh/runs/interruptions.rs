@@ -152,7 +152,7 @@ async fn take_right(plane: &Plane, run: &RunId) -> PortResult<Right> {
     };
     let mut next = demand.clone();
     next.rerun = Some(JobsRerun { by: plane.random.number(), at: now });
-    Ok(match plane.replace_demand(demand, &next).await? {
+    Ok(match plane.replace_demand(Some(demand), &next).await? {
         true => Right::Taken,
         false => Right::OfAnother,
     })

@@ -12,6 +12,7 @@ use crate::model::record::{Record, State};
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
+use crate::modes::refresh::limit::Limit;
 use crate::ports::PortResult;
 
 /// How long a running machine that has never sent a heartbeat counts as alive.
@@ -46,10 +47,12 @@ impl Serving {
 }
 
 impl Machines {
-    /// Reads the agent status of the machines that belong to runs.
+    /// Reads the agent status of the machines that belong to runs. With a limit, refresh waits for no
+    /// machine, so one that is overdue does not serve its run.
     pub(super) async fn look(
         plane: &Plane,
         times: &Times,
+        limit: Option<Limit>,
         records: &[Record],
     ) -> PortResult<Machines> {
         let asked_at = plane.now();
@@ -63,8 +66,10 @@ impl Machines {
         let now = plane.now();
         let mut machines = Machines { seen: Vec::new(), labels: BTreeMap::new() };
         for (record, status) in owned.into_iter().zip(status) {
-            let label =
-                record.label().filter(|label| can_serve(&record, &status, label, times, now));
+            let label = record.label().filter(|label| {
+                can_serve(&record, &status, label, times, now)
+                    && !(limit.is_some() && is_overdue(&record, &status, times, now))
+            });
             if let Some(label) = label {
                 let serving = machines.labels.entry(label).or_default();
                 serving.live += 1;
@@ -81,6 +86,12 @@ impl Machines {
         owned.filter_map(|(record, _)| record.run.as_ref()).collect()
     }
 
+    /// The machines that are `created` for a run, with what their agents have written.
+    pub(super) fn created(&self) -> impl Iterator<Item = (&Record, &AgentStatus)> {
+        let created = self.seen.iter().filter(|(record, _)| record.state == State::Created);
+        created.map(|(record, status)| (record, status))
+    }
+
     /// The running machines that their providers have announced to take away, other than those that
     /// are preserved: their jobs had failed before.
     pub(super) fn interrupted(&self) -> impl Iterator<Item = &Record> {
@@ -91,6 +102,20 @@ impl Machines {
 
     pub(super) fn serving(&self, label: &Label) -> Serving {
         self.labels.get(label).copied().unwrap_or_default()
+    }
+
+    /// The machines whose agents have reported that they cannot serve their run, with the reason. Of one
+    /// that is claimed or preserved, a provision or its release reports that. An agent that has left its
+    /// run is none of them: the record may be older than its report.
+    pub(super) fn failing(&self) -> impl Iterator<Item = (&Record, String)> {
+        let owned = self.seen.iter().filter(|(record, _)| {
+            matches!(record.state, State::Created | State::Running) && !record.is_preserved()
+        });
+        owned.filter_map(|(record, status)| {
+            let report = status.report.as_ref()?;
+            let has_left = report.signal == Signal::DeregisterFailed;
+            Some((record, report.failure_for(&record.label()?).filter(|_| !has_left)?))
+        })
     }
 
     /// The running machines whose heartbeat has stopped, with its age.
@@ -108,6 +133,14 @@ fn silence(record: &Record, status: &AgentStatus, now: Timestamp) -> Option<Dura
         Pulse::Stale(age) => Some(age),
         Pulse::Never => Some(now.since(record.updated_at)).filter(|age| *age > WITHOUT_HEARTBEAT),
     }
+}
+
+/// Whether a new machine has not sent a heartbeat in the time that a provision would have waited for
+/// it. No provision that it could belong to does so any more.
+fn is_overdue(record: &Record, status: &AgentStatus, times: &Times, now: Timestamp) -> bool {
+    record.state == State::Created
+        && status.pulse(now) == Pulse::Never
+        && now.since(record.updated_at) > times.validation_timeout
 }
 
 /// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes

@@ -9,8 +9,9 @@ use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
 use crate::model::settings::{Rescue, Settings};
 use crate::modes::plane::{Plane, readable};
-use crate::modes::provision::{self, provision};
+use crate::modes::provision::{self, MachineSource, Request, provision};
 use crate::modes::refresh::Outcome;
+use crate::modes::refresh::limit::{self, Limit};
 use crate::ports::{PortResult, WaitingJobs};
 use crate::runtime::stop::StopSignal;
 
@@ -18,6 +19,8 @@ use crate::runtime::stop::StopSignal;
 pub(super) struct Rescuer<'a> {
     pub(super) plane: &'a Plane,
     pub(super) settings: &'a Settings,
+    /// With it, a rescue does not wait for the machines that it launches.
+    pub(super) limit: Option<Limit>,
     pub(super) stop: &'a StopSignal,
 }
 
@@ -64,6 +67,10 @@ impl Rescuer<'_> {
             outcome.stranded.push(label);
             return Ok(());
         }
+        if self.limit.is_some_and(|limit| !limit.allows_launch(plane)) {
+            outcome.warnings.push(format!("run {label} was not rescued: {}", limit::NO_TIME));
+            return Ok(());
+        }
         let Some(leased) = self.take_lease(&demand).await? else {
             tracing::info!(%label, "another refresh rescues the run");
             return Ok(());
@@ -76,7 +83,8 @@ impl Rescuer<'_> {
         }
         plane.progress.stage(&format!("rescuing run {label}: {jobs} jobs wait for a machine"));
         tracing::warn!(%label, jobs, missing, "jobs wait without a machine; provisioning again");
-        let provisioned = provision(plane, &demand.again(missing), self.stop).await;
+        let request = Request { leaves_new: self.limit.is_some(), ..demand.again(missing) };
+        let provisioned = provision(plane, &request, self.stop).await;
         self.conclude(label, demand, &leased, provisioned, outcome).await
     }
 
@@ -90,7 +98,14 @@ impl Rescuer<'_> {
         outcome: &mut Outcome,
     ) -> Result<(), Failure> {
         let Some(failure) = provisioned.failure else {
-            self.give_back(leased, Demand { failed_rescues: None, ..demand }).await;
+            let is_left = self.limit.is_some() && provisioned.count(MachineSource::Cold) > 0;
+            // A rescue counts as failed until its machines serve the run. If they never do, the next
+            // attempt waits longer.
+            let next = match is_left {
+                true => demand.failed_again(self.plane.now()),
+                false => Demand { failed_rescues: None, ..demand },
+            };
+            self.give_back(leased, next).await;
             outcome.rescued.push(label);
             return Ok(());
         };
@@ -128,7 +143,7 @@ impl Rescuer<'_> {
         let plane = self.plane;
         let look = async {
             let listing = plane.retried(|| plane.store.of_run(&demand.run)).await?;
-            Machines::look(plane, &self.settings.times, &readable(listing)).await
+            Machines::look(plane, &self.settings.times, self.limit, &readable(listing)).await
         };
         let machines = self.stop.unless_raised(look).await??;
         Ok(machines.serving(&demand.label()).missing(demand, jobs))
@@ -148,14 +163,14 @@ impl Rescuer<'_> {
         let longest = |times: &Times| times.created_timeout + times.claim_timeout;
         let until = now + longest(stored).max(longest(&own));
         let leased = demand.clone().leased(plane.random.number(), until);
-        let taken = plane.replace_demand(demand, &leased).await?;
+        let taken = plane.replace_demand(Some(demand), &leased).await?;
         Ok(taken.then_some(leased))
     }
 
     /// Stores the demand without a lease. The lease ends by itself if that fails.
     async fn give_back(&self, leased: &Demand, next: Demand) {
         let next = Demand { lease: None, ..next };
-        if let Err(error) = self.plane.replace_demand(leased, &next).await {
+        if let Err(error) = self.plane.replace_demand(Some(leased), &next).await {
             tracing::warn!(label = %next.label(), "the result of its rescue was not stored: {error}");
         }
     }

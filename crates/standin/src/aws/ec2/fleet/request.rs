@@ -1,6 +1,7 @@
 //! Parses and validates a CreateFleet request.
 
-use crate::aws::ec2::catalogue::{self, Architecture, Requirements, TypeSpec};
+use crate::aws::ec2::catalogue::{self, Requirements, TypeSpec};
+use crate::aws::ec2::images::Image;
 use crate::aws::ec2::refusal::Refusal;
 use crate::aws::ec2::state::{Lifecycle, State};
 use crate::aws::ec2::tags::{self, Tags};
@@ -29,8 +30,8 @@ pub(super) struct Override {
     pub(super) types: Vec<TypeSpec>,
     /// Whether the request names the instance type.
     pub(super) typed: bool,
-    /// The image's id, and its architecture unless it does not exist.
-    pub(super) image: (String, Option<Architecture>),
+    /// The image's id or the parameter that should name it, and the image unless it does not exist.
+    pub(super) image: (String, Option<Image>),
 }
 
 /// The most requirements of one request. EC2's documentation does not name it; its error does, as
@@ -153,7 +154,9 @@ fn read_config(
         tags::check_for_metadata(&tags::of(&version.data, "instance")?)?;
     }
     let image = version.data.text("ImageId").ok_or_else(|| Refusal::missing("ImageId"))?;
-    let image = (image.to_owned(), state.architecture(image));
+    let id = state.image_id(image);
+    let found = id.as_deref().and_then(|id| state.image(id));
+    let image = (id.unwrap_or_else(|| image.to_owned()), found);
     let read = |params| read_override(template, version, &image, lifecycle, params);
     let overrides = config.list("Overrides");
     if overrides.is_empty() {
@@ -165,7 +168,7 @@ fn read_config(
 fn read_override(
     template: &Template,
     version: &Version,
-    image: &(String, Option<Architecture>),
+    image: &(String, Option<Image>),
     lifecycle: Lifecycle,
     params: &Params,
 ) -> Result<Override, Refusal> {
@@ -180,7 +183,7 @@ fn read_override(
         }
         (None, Some(requirements)) => {
             let requirements = Requirements::read(requirements)?;
-            image.1.map(|it| requirements.matching(it, lifecycle)).unwrap_or_default()
+            image.1.map(|it| requirements.matching(it.architecture, lifecycle)).unwrap_or_default()
         }
         (named, None) => {
             let name = named.or_else(|| version.data.text("InstanceType"));

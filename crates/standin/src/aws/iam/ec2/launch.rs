@@ -72,9 +72,8 @@ impl Asking<'_> {
         instance.set_if("ec2:InstanceType", launch.instance_type());
         let mut volume = self.context();
         given_tags(&mut volume, &tags_for(self.params, "volume"));
-        let used = |kind: &str, name: &str| {
-            let id = launch.value(name)?.0;
-            Some(asked("CreateFleet", self.arns.ec2(kind, id), self.context()))
+        let used = |kind: &str, id: Option<String>| {
+            Some(asked("CreateFleet", self.arns.ec2(kind, &id?), self.context()))
         };
         let template =
             launch.template.map(|(template, _)| self.about_template("CreateFleet", template));
@@ -82,8 +81,8 @@ impl Asking<'_> {
         let volume = asked("CreateFleet", self.arns.ec2("volume", "*"), volume);
         let mut all = vec![instance, volume];
         all.extend(template);
-        all.extend(used("image", "ImageId"));
-        all.extend(used("subnet", "SubnetId"));
+        all.extend(used("image", self.image(launch)));
+        all.extend(used("subnet", launch.value("SubnetId").map(|(id, _)| id.to_owned())));
         for (kind, tags) in [
             ("instance", tags_for(self.params, "instance")),
             ("volume", tags_for(self.params, "volume")),
@@ -106,8 +105,11 @@ impl Asking<'_> {
         };
         let none = Context::default;
         let mut all = Vec::new();
-        if let Some((image, is_templates)) = launch.value("ImageId") {
-            all.push(asked("image", image, is_templates, none()));
+        if let (Some(id), Some((given, is_templates))) =
+            (self.image(launch), launch.value("ImageId"))
+        {
+            all.extend(self.read_image_parameter(Some(given)));
+            all.push(asked("image", &id, is_templates, none()));
         }
         let type_is_templates = launch.own.at("InstanceType").is_none()
             && launch.own.at("InstanceRequirements").is_none();
@@ -143,6 +145,12 @@ impl Asking<'_> {
         }
         all.extend(self.pass_role(launch));
         all
+    }
+
+    /// The id of the image, which a parameter may name.
+    fn image(&self, launch: &Launch<'_>) -> Option<String> {
+        let (given, _) = launch.value("ImageId")?;
+        Some(self.state.image_id(given).unwrap_or_else(|| "*".to_owned()))
     }
 
     fn instance_context(&self, launch: &Launch<'_>) -> Context {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::harness::{SOON, Xml, unique};
 
-const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/cloudformation.yaml");
+const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra");
 
 /// What every stack of these tests is given, unless it is given something else.
 const PARAMETERS: [(&str, &str); 4] = [
@@ -41,13 +41,17 @@ impl Stack {
     /// Deploys the template with these parameters. Fails with what CloudFormation answers if it
     /// refuses them.
     pub(super) async fn attempted(parameters: &[(&str, &str)]) -> Result<Stack, String> {
+        let all = PARAMETERS.iter().chain(parameters).copied().collect();
+        Stack::of("cloudformation.yaml", all).await
+    }
+
+    /// Deploys a template of `infra` with these parameters and a prefix of its own.
+    pub(super) async fn of(file: &str, mut all: BTreeMap<&str, &str>) -> Result<Stack, String> {
         let name = unique("stack");
         let prefix = format!("s{:016x}", fastrand::u64(..));
-        let mut all = BTreeMap::from(PARAMETERS);
         all.insert("Prefix", &prefix);
-        all.extend(parameters.iter().copied());
         let mut form = form_urlencoded::Serializer::new(String::new());
-        let template = std::fs::read_to_string(TEMPLATE).unwrap();
+        let template = std::fs::read_to_string(format!("{TEMPLATES}/{file}")).unwrap();
         form.append_pair("StackName", &name).append_pair("TemplateBody", &template);
         form.append_pair("Capabilities.member.1", "CAPABILITY_NAMED_IAM");
         for (number, (key, value)) in all.into_iter().enumerate() {
@@ -132,6 +136,22 @@ async fn ask(service: &str, query: &str) -> Xml {
     let (head, body) = http.request(request.unwrap()).await.unwrap().into_parts();
     let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     Xml { status: head.status.as_u16(), text }
+}
+
+/// Creates a bucket of MiniStack's S3 with an object in it. The object is no package: nothing calls the
+/// function.
+pub(super) async fn put_object(bucket: &str, key: &str) {
+    let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    for path in [bucket.to_owned(), format!("{bucket}/{key}")] {
+        let url = format!("{}/{path}", Emulators::running().ministack);
+        let credential = "test/20261116/us-east-1/s3/aws4_request";
+        let signed =
+            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0");
+        let body = if path == bucket { Bytes::new() } else { Bytes::from_static(b"package") };
+        let request = Request::put(url).header("authorization", signed).body(Full::new(body));
+        let answer = http.request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+    }
 }
 
 /// The description of a stack that CloudFormation no longer changes.

@@ -14,7 +14,7 @@ const PULL: &str = "refs/pull/7/merge";
 /// The roles of workflows.
 const WORKFLOWS: [&str; 2] = ["provision", "release"];
 /// The roles of the default branch.
-const MAINTENANCE: [&str; 2] = ["refresh", "operator"];
+const MAINTENANCE: [&str; 3] = ["refresh", "operator", "steward"];
 const NONE: [&str; 0] = [];
 
 /// A job of GitHub: subject, ref and repository id of its token, and the roles that it gets.
@@ -121,11 +121,11 @@ async fn a_workflow_gets_the_roles_that_its_ref_and_environment_allow() {
     let account = Account::new().await;
     for (parameters, jobs) in CASES {
         let stack = Stack::deployed(parameters).await;
-        for role in [WORKFLOWS, MAINTENANCE].concat() {
+        for role in WORKFLOWS.iter().chain(&MAINTENANCE) {
             let trust = stack.trust_of(role).await;
             for job in jobs {
                 let may = admits(&account, &trust, *job, AUD).await;
-                assert_eq!(may, job.3.contains(&role), "{parameters:?} {role}: {job:?}");
+                assert_eq!(may, job.3.contains(role), "{parameters:?} {role}: {job:?}");
                 let other = admits(&account, &trust, *job, "https://github.com/acme").await;
                 assert!(!other, "a token for another audience: {role}: {job:?}");
             }
@@ -140,7 +140,7 @@ async fn each_condition_of_the_trust_policies_is_needed() {
     let account = Account::new().await;
     let stack = Stack::deployed(&[IDS]).await;
     let jobs = [&CLASSIC[..], &WITH_IDS[..]].concat();
-    for role in [WORKFLOWS, MAINTENANCE].concat() {
+    for role in WORKFLOWS.iter().chain(&MAINTENANCE) {
         let trust = stack.trust_of(role).await;
         for (at, statement) in trust["Statement"].as_array().unwrap().iter().enumerate() {
             for (operator, keys) in statement["Condition"].as_object().unwrap() {

@@ -1,0 +1,124 @@
+//! The story as text, in the width of the terminal.
+
+use std::io::IsTerminal;
+
+use anstyle::{AnsiColor, Style};
+use ondeck_core::model::timestamp::Timestamp;
+
+use super::super::table;
+use super::words::{clock, day, millis};
+use super::{ExplainReport, LineKind, SubjectKind};
+
+/// A narrower terminal is not served.
+const NARROWEST: usize = 40;
+/// The columns of the time, and the blanks behind it.
+const TIME: usize = 14;
+
+/// The number of columns of the terminal; `None` if stdout is none, so that nothing is broken.
+pub(super) fn terminal_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout))?.ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+/// The whole text. Colours are removed when it is printed elsewhere than on a terminal.
+pub(super) fn text(report: &ExplainReport, width: Option<usize>) -> String {
+    let width = width.map_or(usize::MAX, |width| width.max(NARROWEST));
+    let what = match report.subject {
+        SubjectKind::Run => "run",
+        SubjectKind::Machine => "machine",
+    };
+    let mut lines = vec![heading(&format!("{what} {}", report.id))];
+    let mut today = None;
+    for line in &report.timeline {
+        if let Some(at) = line.at
+            && today.replace(day(at)) != Some(day(at))
+        {
+            lines.push(heading(&format!("{} (UTC)", day(at))));
+        }
+        let time = line.at.map_or("-".to_owned(), clock);
+        let style = match line.kind {
+            LineKind::Unknown => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
+            _ => Style::new(),
+        };
+        lines.extend(entry(&time, &line.text, width, style));
+    }
+    lines.push(heading("now"));
+    for sentence in &report.present {
+        lines.extend(entry("", sentence, width, Style::new()));
+    }
+    lines.extend(ledger(report));
+    lines.join("\n")
+}
+
+fn heading(text: &str) -> String {
+    let bold = Style::new().bold();
+    format!("{bold}{text}{bold:#}")
+}
+
+/// A sentence beside its time, broken between words.
+fn entry(time: &str, text: &str, width: usize, style: Style) -> Vec<String> {
+    let parts = wrapped(text, width.saturating_sub(TIME));
+    let beside = |(n, part): (usize, String)| {
+        let time = if n == 0 { time } else { "" };
+        format!("{time:TIME$}{style}{part}{style:#}")
+    };
+    parts.into_iter().enumerate().map(beside).collect()
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// A table for each call, one below the other.
+fn ledger(report: &ExplainReport) -> Vec<String> {
+    let mut calls: Vec<Timestamp> = report.ledger.iter().map(|row| row.call).collect();
+    calls.dedup();
+    let mut lines = Vec::new();
+    for call in calls {
+        lines.push(heading(&format!("time of the call at {}", clock(call))));
+        let rows = report.ledger.iter().filter(|row| row.call == call).map(|row| {
+            let typical = |ms: Option<u64>| ms.map_or("-".to_owned(), millis);
+            vec![row.phase.to_owned(), millis(row.ms), typical(row.median), typical(row.p95)]
+        });
+        lines.push(table(&["phase", "took", "usually", "95 % within"], rows.collect()));
+    }
+    if !lines.is_empty() {
+        let from = match report.typical_calls {
+            0 => "no recent call of another run to compare with".to_owned(),
+            1 => "compared with 1 recent call of another run".to_owned(),
+            calls => format!("compared with {calls} recent calls of other runs"),
+        };
+        lines.push(from);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_broken_between_words_and_nothing_is_lost() {
+        let text = "i-0123456789abcdef0 was lost to run 16203894417, which claimed it first.";
+        for width in [1, 20, 30, 71, 72, 200] {
+            let lines = wrapped(text, width);
+            assert_eq!(lines.join(" "), text, "{width}");
+            let longest = text.split(' ').map(str::len).max().unwrap();
+            let fits = |line: &String| line.len() <= width.max(longest);
+            assert!(lines.iter().all(fits), "{width}: {lines:?}");
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The sentences, as snapshots.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::heartbeat::Heartbeat;
+use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::label::Label;
+use ondeck_core::model::record::{Counts, EventRow, MachineSpec, Record, State};
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::reuse::Reuse;
+use ondeck_core::model::signal::{AgentStatus, Report as AgentReport, Signal};
+use ondeck_core::model::summary::{
+    CallEnding, CallOrigin, CallResult, CandidateNote, CandidateOutcome, HedgeNote, LaunchNote,
+    MachineNote, Phases, ProvisionSummary, SearchCounts, WaitCause, WaitNote,
+};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::explain::{
+    Gap, MachineOfRun, MachineStory, RunStory, Step, Story, Typical,
+};
+use ondeck_core::modes::provision::{ProvisionOptions, Request, SourcePolicy};
+
+use super::{ExplainReport, layout};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::parse("2026-11-18T12:00:00Z").unwrap() + Duration::from_secs(seconds)
+}
+
+fn id(text: &str) -> InstanceId {
+    InstanceId::new(text).unwrap()
+}
+
+fn run(text: &str) -> RunId {
+    RunId::new(text).unwrap()
+}
+
+/// The text without colours, in 80 columns.
+fn told(story: Story) -> String {
+    let text = layout::text(&ExplainReport::of(story), Some(80));
+    let text = anstream::adapter::strip_str(&text).to_string();
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    assert!(widest <= 80, "{widest} columns:\n{text}");
+    text
+}
+
+fn event(seconds: u64, transition: &str, to: State, of: Option<&str>, why: &str) -> EventRow {
+    EventRow {
+        instance: id("i-1"),
+        at: at(seconds),
+        transition: transition.to_owned(),
+        from: None,
+        to,
+        run: of.map(run),
+        why: why.to_owned(),
+    }
+}
+
+fn step(seconds: u64, transition: &str, to: State, of: Option<&str>, before: Option<&str>) -> Step {
+    let event = event(seconds, transition, to, of, "");
+    Step::Event { event, before: before.map(run) }
+}
+
+fn because(step: Step, why: &str) -> Step {
+    match step {
+        Step::Event { event, before } => {
+            Step::Event { event: EventRow { why: why.to_owned(), ..event }, before }
+        }
+        gap => gap,
+    }
+}
+
+fn record(state: State, of: Option<&str>) -> Record {
+    Record {
+        id: id("i-1"),
+        state,
+        run: of.map(run),
+        suffix: None,
+        threshold: state.is_live().then(|| at(300)),
+        spec: MachineSpec {
+            resource_class: "large".parse().unwrap(),
+            instance_type: "c6i.large".to_owned(),
+            usage_class: UsageClass::Spot,
+            cpu: 2,
+            mem: 4096,
+        },
+        counts: Counts { generation: 1, runs: 2, missed_registrations: 0 },
+        reuse: Reuse::Always,
+        departure: ondeck_core::model::departure::Departure::None,
+        created_at: at(0),
+        updated_at: at(9),
+        ticketed_at: None,
+        settings_version: None,
+    }
+}
+
+fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
+    let heartbeat = Some(Heartbeat::new(at(58), Duration::from_secs(5)));
+    let report = AgentReport {
+        signal: Signal::Registered,
+        run: Some(run("7")),
+        suffix: None,
+        detail: String::new(),
+        at: at(12),
+        generation: None,
+    };
+    MachineStory {
+        id: id("i-1"),
+        now: at(60),
+        record,
+        unreadable: None,
+        status: AgentStatus { heartbeat, report: Some(report) },
+        life,
+        grace: Duration::from_secs(60),
+    }
+}
+
+#[test]
+fn the_life_of_a_machine() {
+    use State::{Claimed, Created, Idle, Running};
+    let gap = Gap {
+        from: Some((Idle, at(40))),
+        to: Some(Claimed),
+        until: Some(at(50)),
+        is_unread: false,
+    };
+    let life = vec![
+        step(0, "register", Created, Some("7"), None),
+        step(10, "activate", Running, Some("7"), Some("7")),
+        because(step(15, "renew", Running, Some("7"), Some("7")), "adopted"),
+        step(20, "release", Idle, None, Some("7")),
+        step(30, "claim", Claimed, Some("8"), None),
+        because(step(40, "give-back", Idle, None, Some("8")), "another machine was ready first"),
+        Step::Gap(gap),
+        step(50, "commit", Running, Some("9"), None),
+        because(step(55, "expire", Running, Some("9"), Some("9")), "by hand."),
+        step(56, "release", Idle, None, None),
+        because(step(57, "reap", State::Terminated, None, None), "idle for too long"),
+    ];
+    assert_snapshot!("life", told(Story::Machine(Box::new(machine(None, life)))));
+}
+
+#[test]
+fn why_a_machine_is_still_there() {
+    let mut shown = String::new();
+    let mut show = |what: &str, story: MachineStory| {
+        let text = told(Story::Machine(Box::new(story)));
+        let now = text.split_once("\nnow\n").unwrap().1;
+        shown += &format!("# {what}\n{now}\n");
+    };
+    let of = |state: State, owner: Option<&str>| machine(Some(record(state, owner)), Vec::new());
+    let with = |record: Record| machine(Some(record), Vec::new());
+    show("created", of(State::Created, Some("7")));
+    show("claimed", of(State::Claimed, Some("7")));
+    show("running", of(State::Running, Some("7")));
+    let preserved = Record { reuse: Reuse::Preserved, ..record(State::Running, Some("7")) };
+    show("preserved", with(preserved));
+    let suffix = Some("big".parse().unwrap());
+    show("under a suffix", with(Record { suffix, ..record(State::Running, Some("7")) }));
+    show("idle, not announced", of(State::Idle, None));
+    show("idle", with(Record { ticketed_at: Some(at(10)), ..record(State::Idle, None) }));
+    show("idle, used up", with(Record { reuse: Reuse::Never, ..record(State::Idle, None) }));
+    let late = MachineStory { now: at(400), ..of(State::Running, Some("7")) };
+    show("past its time, and silent", late);
+    let quiet = AgentStatus::default();
+    show("without a heartbeat", MachineStory { status: quiet, ..of(State::Created, Some("7")) });
+    show("terminated", of(State::Terminated, None));
+    show("without a record", machine(None, Vec::new()));
+    assert_snapshot!("still_there", shown);
+}
+
+fn options(count: u32) -> ProvisionOptions {
+    ProvisionOptions { count, ..ProvisionOptions::default() }
+}
+
+fn summary(count: u32) -> ProvisionSummary {
+    ProvisionSummary {
+        run: run("7"),
+        origin: CallOrigin::Run,
+        began: at(0),
+        at: at(30),
+        asked: options(count),
+        search: SearchCounts::default(),
+        candidates: Vec::new(),
+        hedges: Vec::new(),
+        launches: Vec::new(),
+        waits: Vec::new(),
+        machines: Vec::new(),
+        phases: Phases { preparation_ms: Some(20), total_ms: 30_000, ..Phases::default() },
+        ending: CallEnding { result: CallResult::HandingOver, ..CallEnding::default() },
+        omitted: 0,
+    }
+}
+
+fn story(calls: Vec<ProvisionSummary>, machines: Vec<MachineOfRun>) -> RunStory {
+    RunStory {
+        label: Label::from(&run("7")),
+        now: at(60),
+        demands: Vec::new(),
+        calls,
+        machines,
+        open_launches: Vec::new(),
+        is_partial: false,
+        typical: Typical::default(),
+    }
+}
+
+fn of_run(name: &str, steps: Vec<Step>, record: Option<Record>) -> MachineOfRun {
+    let record = record.map(|record| Record { id: id(name), ..record });
+    MachineOfRun { id: id(name), steps, record }
+}
+
+#[test]
+fn a_run_that_met_everything() {
+    let note = |machine: &str, outcome, why: &str, after_ms| CandidateNote {
+        machine: id(machine),
+        outcome,
+        why: why.to_owned(),
+        winner: (outcome == CandidateOutcome::Lost).then(|| run("8")),
+        after_ms,
+    };
+    let launch = |usage, count, launched, why: &str, after_ms| LaunchNote {
+        intent: IntentId::new("00aa").unwrap(),
+        usage,
+        count,
+        launched,
+        why: why.to_owned(),
+        after_ms,
+        took_ms: 1_400,
+    };
+    let wait = |cause, why: &str, after_ms, took_ms| WaitNote {
+        cause,
+        why: why.to_owned(),
+        after_ms,
+        took_ms,
+    };
+    let call = ProvisionSummary {
+        asked: ProvisionOptions {
+            usage: UsageClass::Spot,
+            types: Some("c7i.* m7i.*".parse().unwrap()),
+            capacity_fallback: true,
+            ..options(3)
+        },
+        search: SearchCounts {
+            asked: true,
+            tickets: 9,
+            claimed: 1,
+            unsuitable: [("its type is not allowed".to_owned(), 2)].into(),
+            void: 1,
+            lost: 1,
+            unhealthy: 1,
+            given_back: 2,
+            hedges: 1,
+        },
+        candidates: vec![
+            note("i-2", CandidateOutcome::Unsuitable, "its type is not allowed", 40),
+            note("i-3", CandidateOutcome::Expired, "", 41),
+            note("i-4", CandidateOutcome::Lost, "", 60),
+            note("i-5", CandidateOutcome::Gone, "", 61),
+            note("i-6", CandidateOutcome::Unhealthy, "its heartbeat stopped", 2_000),
+            note("i-7", CandidateOutcome::Unregistered, "not registered within 30 s", 9_000),
+            note("i-8", CandidateOutcome::TooNew, "", 9_001),
+            note("i-9", CandidateOutcome::LostToHedge, "", 9_002),
+            note("i-1", CandidateOutcome::Ready, "", 9_003),
+        ],
+        hedges: vec![HedgeNote { machine: id("i-9"), after_ms: 4_000 }],
+        launches: vec![
+            launch(UsageClass::Spot, 2, Some(1), "InsufficientInstanceCapacity", 10_000),
+            launch(UsageClass::Spot, 1, Some(0), "no room", 12_000),
+            launch(UsageClass::OnDemand, 1, Some(1), "", 14_000),
+            launch(UsageClass::OnDemand, 1, None, "EC2 is out of reach", 16_000),
+        ],
+        waits: vec![
+            wait(WaitCause::Token, "", 0, 15),
+            wait(WaitCause::Tickets, "", 50, 300),
+            wait(WaitCause::Room, "the pool has 5 of 5 machines, 2 more are needed", 9_500, 400),
+            wait(WaitCause::Provider, "RequestLimitExceeded", 11_500, 500),
+        ],
+        machines: vec![MachineNote {
+            machine: id("i-1"),
+            source: "warm".to_owned(),
+            found_ms: Some(30),
+            owned_ms: 50,
+            registered_ms: Some(8_000),
+            ready_ms: Some(9_003),
+        }],
+        phases: Phases {
+            preparation_ms: Some(20),
+            adoption_ms: Some(1),
+            selection_ms: Some(9_400),
+            creation_ms: Some(7_000),
+            validation_ms: Some(12_000),
+            clean_up_ms: None,
+            total_ms: 30_000,
+        },
+        omitted: 4,
+        ..summary(3)
+    };
+    let steps = vec![
+        step(1, "claim", State::Claimed, Some("7"), None),
+        step(30, "commit", State::Running, Some("7"), Some("7")),
+    ];
+    let machines = vec![of_run("i-1", steps, Some(record(State::Running, Some("7"))))];
+    assert_snapshot!("everything", told(Story::Run(Box::new(story(vec![call], machines)))));
+}
+
+#[test]
+fn how_a_run_ended() {
+    let mut shown = String::new();
+    let mut show = |what: &str, story: RunStory| {
+        shown += &format!("# {what}\n{}\n\n", told(Story::Run(Box::new(story))));
+    };
+    let ending = CallEnding {
+        result: CallResult::Failed,
+        kind: "no-capacity".to_owned(),
+        message: "not enough capacity, 1 of 3 machines launched: no room".to_owned(),
+        terminated: 1,
+        returned: 1,
+        kept: 0,
+        unfinished: vec!["i-3 was not terminated: EC2 is out of reach".to_owned()],
+    };
+    let pool = ProvisionOptions { machine_source: SourcePolicy::Pool, ..options(1) };
+    let nothing = SearchCounts { asked: true, ..SearchCounts::default() };
+    let failed = ProvisionSummary { ending, asked: pool, search: nothing, ..summary(1) };
+    show("failed", story(vec![failed], Vec::new()));
+
+    let mut killed = story(Vec::new(), Vec::new());
+    killed.demands = vec![Demand::of(&Request::of_run(run("7")), at(3))];
+    killed.open_launches = vec![Intent {
+        id: IntentId::new("00aa").unwrap(),
+        run: run("7"),
+        class: None,
+        count: 2,
+        usage: UsageClass::OnDemand,
+        deadline: at(600),
+        outcome: String::new(),
+    }];
+    show("killed after the intent", killed);
+
+    let created = |name: &str| {
+        let steps = vec![step(2, "register", State::Created, Some("7"), None)];
+        of_run(name, steps, Some(record(State::Created, Some("7"))))
+    };
+    let note = |name: &str| MachineNote {
+        machine: id(name),
+        source: "cold".to_owned(),
+        found_ms: None,
+        owned_ms: 2_000,
+        registered_ms: Some(20_000),
+        ready_ms: Some(20_100),
+    };
+    let two = ProvisionSummary { machines: vec![note("i-1"), note("i-2")], ..summary(2) };
+    show(
+        "killed before the hand-over",
+        story(vec![two.clone()], vec![created("i-1"), created("i-2")]),
+    );
+    let mut handed = created("i-1");
+    handed.steps.push(step(30, "activate", State::Running, Some("7"), Some("7")));
+    handed.record = Some(record(State::Running, Some("7")));
+    show("killed between two activations", story(vec![two], vec![handed, created("i-2")]));
+
+    let adopted = MachineNote { source: "adopted".to_owned(), ..note("i-1") };
+    let again = ProvisionSummary { machines: vec![adopted], ..summary(1) };
+    show("adopted", story(vec![again], Vec::new()));
+
+    let rescue = ProvisionSummary {
+        origin: CallOrigin::Rescue,
+        asked: ProvisionOptions { machine_source: SourcePolicy::New, ..options(1) },
+        ending: CallEnding::default(),
+        ..summary(1)
+    };
+    let gap = Gap { from: Some((State::Running, at(40))), to: None, until: None, is_unread: false };
+    let lost = of_run("i-1", vec![Step::Gap(gap)], None);
+    show(
+        "a rescue that another version wrote, and a lost release",
+        story(vec![rescue], vec![lost]),
+    );
+    assert_snapshot!("endings", shown);
+}
+
+#[test]
+fn a_text_from_outside_starts_no_line_of_its_own() {
+    let mut call = summary(1);
+    call.ending = CallEnding {
+        result: CallResult::Failed,
+        message: "x\n::error::y\x1b[31m".to_owned(),
+        ..CallEnding::default()
+    };
+    let steps = vec![because(step(1, "reap", State::Terminated, None, None), "a\r\n::warning::b")];
+    let story = Story::Run(Box::new(story(vec![call], vec![of_run("i-1", steps, None)])));
+    // A log that GitHub reads is not wrapped.
+    let text = layout::text(&ExplainReport::of(story), None);
+    let text = anstream::adapter::strip_str(&text).to_string();
+    assert!(text.contains("a ::warning::b") && !text.contains('\r'), "{text}");
+    assert!(!text.lines().any(|line| line.trim_start().starts_with("::")), "{text}");
+}

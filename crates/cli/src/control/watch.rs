@@ -1,0 +1,140 @@
+//! `ondeck watch`: a terminal program that shows the pool and redraws it in place.
+//!
+//! [`reader`] reads the pool, one batch of calls after the other. [`view`] holds what is on the screen
+//! and what a key does, without a terminal; [`draw`] renders it, and [`session`] owns the terminal.
+
+mod clipboard;
+mod details;
+mod draw;
+mod reader;
+mod session;
+mod view;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::modes::plane::Plane;
+use ratatui::crossterm::event::Event;
+use tokio::sync::mpsc;
+
+use self::reader::Reader;
+use self::session::Session;
+use self::view::{Effect, View};
+use crate::control::backend;
+use crate::control::progress::NoProgress;
+use crate::control::report::deliver;
+use crate::control::screen::screen;
+use crate::control::status::scope;
+use crate::inputs::{Common, rows};
+use crate::logging;
+use crate::output::unwritten;
+use crate::surroundings::stop_on_signals;
+
+/// How often the screen is drawn if nothing happens, so that ages grow.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// Runs the program until the user quits or a signal arrives, and returns its exit code: 0 then.
+pub(crate) async fn watch(common: &Common) -> u8 {
+    // A log line on the screen would be drawn over, or into, the table.
+    match std::io::stderr().is_terminal() {
+        true => logging::start(common, std::io::sink),
+        false => logging::start(common, std::io::stderr),
+    }
+    let watched = async {
+        check_terminal(common)?;
+        let plane = backend::plane(common, Arc::new(NoProgress)).await?;
+        let mut reader = Reader::new(plane.clone(), scope(common), interval(common));
+        // Whatever no later reading can change is an error of the command.
+        let mut view = View::new(plane.now());
+        match reader.read().await {
+            Err(failure) if failure.kind != FailureKind::Unavailable => return Err(failure),
+            first => view.learn(first, plane.now()),
+        }
+        let stop = stop_on_signals();
+        let mut session = Session::begin().map_err(|error| unusable(&error))?;
+        let shown = stop.unless_raised(show(&plane, reader, &mut view, &mut session)).await;
+        drop(session);
+        match shown {
+            Ok(Err(error)) => unwritten("the terminal", &error).map_or(Ok(()), Err),
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
+    };
+    match watched.await {
+        Ok(()) => 0,
+        Err(failure) => deliver("watch", Err(failure), common),
+    }
+}
+
+fn interval(common: &Common) -> Duration {
+    let seconds = common.given.text_or_default(&rows::INTERVAL).and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(2))
+}
+
+/// Fails if there is no screen to draw on or no keyboard to read.
+fn check_terminal(common: &Common) -> Result<(), Failure> {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let problem = if common.json {
+        "watch prints no JSON"
+    } else if screen().is_none() || !std::io::stdin().is_terminal() || is_dumb {
+        "watch needs a terminal that can be redrawn"
+    } else {
+        return Ok(());
+    };
+    let hint = "use ondeck status --watch, or ondeck status --json in a loop";
+    Err(Failure::invalid(problem).hint(hint))
+}
+
+fn unusable(error: &std::io::Error) -> Failure {
+    let message = format!("the terminal cannot be used: {error}");
+    Failure::new(FailureKind::Unreported, message).hint("use ondeck status --watch")
+}
+
+/// Draws, and handles keys and readings, until the user quits.
+async fn show(
+    plane: &Plane,
+    reader: Reader,
+    view: &mut View,
+    session: &mut Session,
+) -> std::io::Result<()> {
+    let mut events = events();
+    let mut readings = reader.start();
+    let mut redraw = tokio::time::interval(REDRAW);
+    redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        session.draw(view, plane.now())?;
+        let effect = tokio::select! {
+            event = events.recv() => match event {
+                Some(Event::Key(key)) => view.press(key),
+                // The next frame has the new size.
+                Some(_) => Effect::None,
+                None => Effect::Quit,
+            },
+            Some(reading) = readings.recv() => {
+                view.learn(reading, plane.now());
+                Effect::None
+            }
+            _ = redraw.tick() => Effect::None,
+        };
+        match effect {
+            Effect::None => {}
+            Effect::Copy(text) => session.copy(&text)?,
+            Effect::Quit => return Ok(()),
+        }
+    }
+}
+
+/// What the terminal tells, read by a thread of its own because reading blocks. It ends with the
+/// process, or with the terminal.
+fn events() -> mpsc::UnboundedReceiver<Event> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = ratatui::crossterm::event::read() {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,111 @@
+//! `ondeck explain` on AWS, with the operator's role: the harness fails a test whose calls the policies
+//! deny.
+
+use ondeck_standin::{AwsFault, AwsFaultRule, Service};
+
+use super::harness::AwsHarness;
+use crate::explain::{assert_tells, told};
+use crate::harness::Driven;
+
+#[test]
+fn the_story_of_a_warm_run_and_its_machine_takes_a_bounded_number_of_calls() {
+    let harness = AwsHarness::with(&[]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.provision("2", 1).succeeded();
+    harness.control.reset();
+    let story = told(&harness, "2");
+    let calls = harness.control.calls();
+    let handed = "passed the checks and was handed to the run";
+    let found = "1 idle machine was looked at: 1 claimed and ready";
+    assert_tells(&story, &["The run asked for 1", found, "The run claimed", handed]);
+    assert!(story.contains(&format!("{machine} is running for the run until")), "{story}");
+    assert!(calls.keys().all(|(service, _)| *service == Service::DynamoDb), "{calls:?}");
+    assert!(harness.control.total() <= 20, "{calls:?}");
+
+    harness.control.reset();
+    let life = told(&harness, machine);
+    let (launched, released) = ("launched for run warm-up", "Run warm-up released it");
+    assert_tells(
+        &life,
+        &[launched, released, "Run 2 claimed it", "handed to run 2", "It is running"],
+    );
+    assert!(harness.control.total() <= 10, "{:?}", harness.control.calls());
+    harness.ondeck(&["explain", "i-404"]).exited(2);
+}
+
+#[test]
+fn the_summary_is_written_beside_the_hand_over() {
+    let harness = AwsHarness::with(&[]);
+    harness.warm_up(1);
+    let slow = AwsFaultRule::new(AwsFault::Delay(std::time::Duration::from_millis(100)));
+    harness.control.inject(slow.service(Service::DynamoDb).operation("TransactWriteItems"));
+    harness.control.reset();
+    harness.provision("2", 1).succeeded();
+    let log = harness.control.log();
+    let of = |operation: &'static str| log.iter().filter(move |it| it.operation == operation);
+    let hand_over = of("TransactWriteItems").next().unwrap();
+    // Either of the two may be sent first.
+    let beside = of("BatchWriteItem").filter(|it| it.ended() > hand_over.at).collect::<Vec<_>>();
+    assert_eq!(beside.len(), 1, "the summary: {log:?}");
+    assert!(beside[0].ended() < hand_over.ended(), "neither waits for the other: {log:?}");
+}
+
+#[test]
+fn events_that_were_lost_are_a_gap() {
+    let harness = AwsHarness::with(&[]);
+    let [machine] = &harness.provision("1", 1).succeeded().ids()[..] else { panic!("one") };
+    let lost = AwsFaultRule::new(AwsFault::Refusal(400, "ValidationException"));
+    harness.control.inject(lost.service(Service::DynamoDb).operation("BatchWriteItem"));
+    harness.release("1").succeeded();
+    harness.control.clear_faults();
+    let gap = format!("Unknown: no event tells how {machine}, running at");
+    let life = told(&harness, machine);
+    assert_tells(&life, &["handed to run 1", &gap, "It is idle"]);
+    assert!(!life.contains("released it"), "{life}");
+    let next = format!("What happened next is unknown: {machine} was running at");
+    let story = told(&harness, "1");
+    assert!(story.contains(&gap) || story.contains(&next), "{story}");
+}
+
+#[test]
+fn after_each_window_in_which_a_provision_or_a_release_can_be_killed() {
+    let harness = AwsHarness::with(&["--self-termination-grace-sec=60", "--boot-deadline-sec=60"]);
+    let no_summary = "What this call did is unknown: it has left no summary";
+    let about_to = "about to be handed to the run. Whether that was done is unknown";
+
+    harness.kill_before("launch", &["provision", "--run-id=1"]);
+    let intended = "A launch of 1 on-demand machine was intended";
+    assert_tells(&told(&harness, "1"), &["The run asked for 1", no_summary, intended]);
+
+    harness.kill_before("activate", &["provision", "--run-id=2"]);
+    // The summary is written beside the hand-over, so the kill may have lost it.
+    let story = told(&harness, "2");
+    let told_by: &[&str] = match story.contains(no_summary) {
+        true => &[no_summary, "registered for the run", "is created for"],
+        false => &["launched within", "registered for the run", about_to, "is created for"],
+    };
+    assert_tells(&story, told_by);
+    harness.release("2").succeeded();
+    let over = "was declared over: its provision did not finish";
+    assert_tells(&told(&harness, "2"), &["registered for the run", over]);
+
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.kill_before("claim", &["provision", "--run-id=3"]);
+    assert_tells(&told(&harness, "3"), &["The run asked for 1", no_summary, "owns no machine now"]);
+    harness.refresh(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
+    harness.kill_before("commit", &["provision", "--run-id=4"]);
+    let story = told(&harness, "4");
+    let told_by: &[&str] = match story.contains(no_summary) {
+        true => &[no_summary, "The run claimed", "is claimed for the run"],
+        false => &["The run claimed", about_to, "is claimed for the run"],
+    };
+    assert_tells(&story, told_by);
+    let back = "Run 4 gave it back to the pool: its provision did not finish";
+    harness.release("4").succeeded();
+    assert_tells(&told(&harness, machine), &["Run 4 claimed it", back, "announces it since"]);
+
+    harness.provision("5", 1).succeeded();
+    harness.kill_before("send", &["release", "--run-id=5"]);
+    let life = told(&harness, machine);
+    assert_tells(&life, &["handed to run 5", "It is idle", "The pool does not announce it"]);
+}

@@ -1,0 +1,279 @@
+//! `ondeck explain` after each window in which the program can be killed, and after each ending of a run,
+//! against what the test knows to be true.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{AtTerminal, Driven, Home, until};
+use crate::json::assert_valid;
+
+/// What explain tells about a subject: all its sentences, one on each line.
+pub(crate) fn told(pool: &impl Driven, subject: &str) -> String {
+    let done = pool.ondeck(&["explain", subject, "--json"]).succeeded();
+    assert_valid("explain", &done);
+    let story = done.json();
+    let timeline = story["timeline"].as_array().unwrap().iter();
+    let lines = timeline.map(|line| line["text"].as_str().unwrap());
+    let present = story["present"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    lines.chain(present).collect::<Vec<_>>().join("\n")
+}
+
+/// Asserts that these are told, in this order, each in a line of its own.
+#[track_caller]
+pub(crate) fn assert_tells(told: &str, expected: &[&str]) {
+    let mut lines = told.lines();
+    for words in expected {
+        assert!(
+            lines.any(|line| line.contains(words)),
+            "not told, or not in order: {words}\n{told}"
+        );
+    }
+}
+
+const NO_SUMMARY: &str = "What this call did is unknown: it has left no summary";
+const ABOUT_TO: &str = "about to be handed to the run. Whether that was done is unknown";
+
+#[test]
+fn between_reservation_and_intent() {
+    let home = Home::with(&["--max-machines=5"]);
+    home.refresh(&[]);
+    home.kill_before("intent", &["provision", "--run-id=1"]);
+    let story = told(&home, "1");
+    assert_tells(&story, &["The run asked for 1 on-demand machine", NO_SUMMARY, "owns no machine"]);
+    assert!(!story.contains("intent"), "none was written: {story}");
+}
+
+#[test]
+fn between_intent_and_launch_and_between_launch_and_register() {
+    for point in ["launch", "register"] {
+        let home = Home::with(&["--boot-deadline-sec=60"]);
+        home.kill_before(point, &["provision", "--run-id=1", "--instance-count=2"]);
+        let story = told(&home, "1");
+        let intended = "A launch of 2 on-demand machines was intended";
+        assert_tells(
+            &story,
+            &["asked for 2 on-demand machines", NO_SUMMARY, intended, "no machine"],
+        );
+        let machines = home.agents();
+        if let Some(orphan) = machines.keys().next() {
+            home.ondeck(&["explain", orphan]).exited(2);
+            until("refresh sweeps it", || {
+                home.refresh(&["--self-termination-grace-sec=0.1"]);
+                home.agents().is_empty()
+            });
+            let story = told(&home, orphan);
+            let why = "launched, but never registered";
+            assert_tells(&story, &[why, "set to terminated: launched, but never registered"]);
+        }
+    }
+}
+
+/// What the story of a call that was killed at its hand-over tells of its summary. That is written beside
+/// the hand-over, so the kill may have lost it.
+fn summarised<'a>(story: &str, summary: &'a [&'a str]) -> &'a [&'a str] {
+    const LOST: [&str; 1] = ["What this call did is unknown: it has left no summary"];
+    if story.contains(LOST[0]) { &LOST } else { summary }
+}
+
+#[test]
+fn between_register_and_activate_and_what_closes_it() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    home.kill_before("activate", &["provision", "--run-id=1"]);
+    let [machine] = &home.records().into_keys().collect::<Vec<_>>()[..] else { panic!("one") };
+    let story = told(&home, "1");
+    let present = format!("{machine} is created for the run until");
+    assert_tells(&story, &["asked for", "registered for the run", &present]);
+    assert_tells(&story, summarised(&story, &["launched within", ABOUT_TO]));
+    assert_tells(
+        &told(&home, machine),
+        &["launched for run 1", "It is created, of run 1", "starts up"],
+    );
+
+    home.release("1").succeeded();
+    let over = "was declared over: its provision did not finish";
+    assert_tells(&told(&home, "1"), &["registered for the run", over]);
+    home.refresh(&[]);
+    let story = told(&home, "1");
+    assert_tells(&story, &[over, "set to terminated: created for too long", "owns no machine now"]);
+    assert_tells(&told(&home, machine), &["set to terminated", "should be gone"]);
+}
+
+#[test]
+fn between_receive_and_claim() {
+    let home = Home::with(&[]);
+    let idle = home.warm_up(1);
+    home.kill_before("claim", &["provision", "--run-id=2"]);
+    assert_tells(&told(&home, "2"), &["The run asked for", NO_SUMMARY, "owns no machine now"]);
+    let story = told(&home, &idle[0]);
+    assert_tells(
+        &story,
+        &["Run warm-up released it", "It is idle", "waits for a run", "announces it"],
+    );
+    assert!(!story.contains("claimed"), "{story}");
+}
+
+#[test]
+fn between_claim_and_deletion_of_the_ticket_the_other_run_learns_who_won() {
+    let home = Home::with(&["--ticket-hold-sec=1.5", "--pickup-patience-sec=15"]);
+    let [machine] = &home.warm_up(1)[..] else { panic!("one") };
+    home.kill_before("delete", &["provision", "--run-id=2"]);
+    home.provision("3", 1).succeeded();
+    let story = told(&home, "3");
+    let lost = format!("{machine} was lost to run 2, which claimed it first");
+    assert_tells(&story, &["for tickets that other runs held", &lost, "launched within"]);
+    assert!(story.contains("1 lost to other runs"), "{story}");
+    let present = format!("{machine} is claimed for the run until");
+    assert_tells(&told(&home, "2"), &[NO_SUMMARY, "claimed", &present]);
+}
+
+#[test]
+fn between_claim_and_commit_and_what_closes_it() {
+    let home = Home::with(&[]);
+    let [machine] = &home.warm_up(1)[..] else { panic!("one") };
+    home.kill_before("commit", &["provision", "--run-id=2"]);
+    let story = told(&home, "2");
+    assert_tells(&story, &["The run claimed"]);
+    let summary = ["1 claimed and ready", "register its runner", ABOUT_TO];
+    assert_tells(&story, summarised(&story, &summary));
+    let story = told(&home, machine);
+    assert_tells(
+        &story,
+        &["Run 2 claimed it", "It is claimed, of run 2", "Its run is checking it"],
+    );
+
+    home.release("2").succeeded();
+    let back = "gave it back to the pool: its provision did not finish";
+    assert_tells(&told(&home, machine), &["Run 2 claimed it", back, "It is idle"]);
+}
+
+#[test]
+fn between_give_back_and_ticket_and_between_release_and_ticket() {
+    let home = Home::with(&["--local-launch-failure=no room"]);
+    home.refresh(&["--local-launch-failure="]);
+    let [machine] = &home.warm_up(1)[..] else { panic!("one") };
+    home.refresh(&["--local-launch-failure=no room"]);
+    home.kill_before("send", &["provision", "--run-id=2", "--instance-count=2"]);
+    let unannounced = "The pool does not announce it";
+    let gave = "Run 2 gave it back to the pool: the run could not be served";
+    assert_tells(&told(&home, machine), &["Run 2 claimed it", gave, "It is idle", unannounced]);
+    assert_tells(&told(&home, "2"), &[NO_SUMMARY, "claimed", "went back to the pool"]);
+
+    let home = Home::with(&[]);
+    let [machine] = &home.provision("1", 1).succeeded().ids()[..] else { panic!("one") };
+    home.kill_before("send", &["release", "--run-id=1"]);
+    assert_tells(&told(&home, machine), &["Run 1 released it", "It is idle", unannounced]);
+    assert_tells(&told(&home, "1"), &["handed to the run", "released into the pool"]);
+    home.refresh(&[]);
+    assert_tells(&told(&home, machine), &["It is idle", "The pool announces it since"]);
+}
+
+#[test]
+fn between_reap_and_terminate() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    let [machine] = &home.provision("1", 1).succeeded().ids()[..] else { panic!("one") };
+    home.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    until("its idle time is over", || told(&home, machine).contains("Its time was over at"));
+    home.kill_before("terminate", &["refresh"]);
+    let story = told(&home, machine);
+    let reaped = "Its record was set to terminated: idle for too long";
+    assert_tells(&story, &["Run 1 released it", reaped, "The machine itself should be gone"]);
+}
+
+#[test]
+fn a_summary_that_is_never_stored_holds_up_nothing_and_the_events_tell_the_rest() {
+    let home = Home::with(&[]);
+    home.warm_up(1);
+    let held = home.hold_before("put-summary", &["provision", "--run-id=2"]);
+    held.finish().succeeded();
+    let story = told(&home, "2");
+    let handed = "passed the checks and was handed to the run";
+    assert_tells(&story, &["asked for", NO_SUMMARY, "The run claimed", handed, "is running for"]);
+}
+
+#[test]
+fn a_run_without_capacity_a_cancelled_one_and_one_with_picky_types() {
+    let home = Home::with(&["--local-capacity=1", "--local-boot-ms=30000"]);
+    home.provision("1", 2).exited(4);
+    let failed = "The call failed (no-capacity): not enough capacity";
+    assert_tells(&told(&home, "1"), &["announced no idle machine", "Ordered 2", failed]);
+
+    let provision = home.start(&["provision", "--run-id=2", "-v"]);
+    provision.until_it_says("register");
+    provision.signal(Signal::INT);
+    provision.finish().exited(130);
+    let story = told(&home, "2");
+    assert_tells(
+        &story,
+        &["asked for 1", "it was launched within", "The call failed (interrupted)"],
+    );
+    assert!(story.contains("1 machine terminated"), "{story}");
+
+    let home = Home::with(&[]);
+    let idle = home.warm_up(1);
+    home.ondeck(&["provision", "--run-id=3", "--allowed-instance-types=zz*"]).exited(4);
+    let unsuitable = format!("{} did not fit: its type is not allowed", idle[0]);
+    let counted = "1 idle machine was looked at: 1 did not fit (1: its type is not allowed)";
+    assert_tells(&told(&home, "3"), &["of the types zz*", counted, &unsuitable]);
+}
+
+#[test]
+fn labels_ledgers_and_subjects_that_nothing_is_known_about() {
+    let home = Home::with(&[]);
+    home.provision("7", 1).succeeded();
+    home.ondeck(&["provision", "--run-id=7", "--label-suffix=big"]).succeeded();
+    let machines = |subject: &str| -> usize {
+        told(&home, subject).matches(" is running for the run until").count()
+    };
+    assert_eq!((machines("7"), machines("7-big")), (2, 1));
+    let story = home.ondeck(&["explain", "7-big", "--json"]).succeeded().json();
+    assert_eq!((&story["subject"], &story["id"]), (&Value::from("run"), &Value::from("7-big")));
+    let phases: Vec<&str> = story["ledger"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["phase"].as_str().unwrap())
+        .collect();
+    assert_eq!(phases.first(), Some(&"preparation"));
+    assert_eq!(phases.last(), Some(&"total"));
+    assert!(phases.contains(&"validation"), "{phases:?}");
+    for unknown in ["8", "8-big", "i-404"] {
+        let done = home.ondeck(&["explain", unknown]).exited(2);
+        assert!(
+            done.stderr.contains("the pool knows no such run, label or machine"),
+            "{}",
+            done.stderr
+        );
+        assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+        assert_valid("explain", &home.ondeck(&["explain", unknown, "--json"]).exited(2));
+    }
+    Home::bare().ondeck(&["explain", "7"]).exited(3);
+}
+
+#[test]
+fn a_file_of_an_earlier_version_has_no_summaries_and_is_read_all_the_same() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    home.file().execute_batch("DROP TABLE summaries").unwrap();
+    assert_tells(&told(&home, "1"), &[NO_SUMMARY, "handed to the run", "is running for the run"]);
+    home.provision("2", 1).succeeded();
+    assert_tells(&told(&home, "2"), &["The run asked for", "launched within", "handed to the run"]);
+}
+
+#[test]
+fn the_text_fits_the_terminal_and_has_colour_only_there() {
+    let home = Home::with(&[]);
+    home.provision("1", 3).succeeded();
+    let at_terminal = |variable: Option<(&str, &str)>| {
+        let mut command = home.command(&["explain", "1"]);
+        command.env("TERM", "xterm-256color").envs(variable);
+        AtTerminal::start_sized(command, 60).finish()
+    };
+    let shown = at_terminal(Some(("NO_COLOR", "1")));
+    assert!(shown.contains("handed to the run") && !shown.contains('\x1b'), "{shown:?}");
+    let widest = shown.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    assert!(widest <= 60, "{widest} columns: {shown}");
+    assert!(at_terminal(None).contains("\x1b[1m"));
+    let piped = home.ondeck(&["explain", "1"]).succeeded().stdout;
+    assert!(!piped.contains('\x1b'), "{piped:?}");
+    assert!(piped.lines().any(|line| line.chars().count() > 80), "a pipe is not wrapped: {piped}");
+}
