@@ -64,12 +64,15 @@ fn a_machine_terminates_itself_by_shutting_down_and_asks_nothing_of_ec2() {
     assert!(matches!(reason.state, MachineState::Terminated | MachineState::ShuttingDown));
 }
 
-/// Thirteen calls a minute: three long polls, six heartbeats and four looks.
+/// Thirteen calls a minute: three long polls, six heartbeats and four looks. The times that decide how
+/// often an agent looks have their defaults here.
 #[test]
 fn an_idle_agent_costs_what_it_is_said_to_cost() {
     let harness = AwsHarness::with(&[
         "--agent-poll-waiting-sec=0.25",
         "--heartbeat-period-sec=5",
+        "--claim-registration-timeout-sec=60",
+        "--release-timeout-sec=120",
         "--idle-time-sec=3600",
     ]);
     harness.warm_up(1);
