@@ -26,6 +26,20 @@ mod machines;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
+mod metrics;
+mod observation;
+#[cfg(feature = "github")]
+mod traces;
+#[cfg(not(feature = "github"))]
+#[path = "control/no_traces.rs"]
+mod traces;
+#[cfg(feature = "github")]
+mod notices;
+#[cfg(not(feature = "github"))]
+#[path = "control/no_notices.rs"]
+mod notices;
+#[cfg(feature = "github")]
+mod outbound;
 #[cfg(feature = "aws")]
 mod permissions;
 mod pool;

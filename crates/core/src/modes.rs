@@ -1,9 +1,11 @@
-//! The three modes of the control plane, what operators do, teardown, explain, and what they share: the
+//! The three modes of the control plane, what operators do, teardown, explain, notices, and what they
+//! share: the
 //! ports they work with, the handshake that returns a machine to the pool, and the watch on agents.
 
 mod agent_watch;
 pub mod explain;
 pub mod handshake;
+pub mod notices;
 pub mod operate;
 pub mod plane;
 pub mod provision;

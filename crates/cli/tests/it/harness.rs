@@ -4,6 +4,7 @@
 //! reaches. When the home goes, so does every process of it, also of a test that failed.
 
 mod program;
+mod receiver;
 mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) use self::program::{Background, Done, begun_by};
+pub(crate) use self::receiver::{Answer, Received, Receiver};
 pub(crate) use self::terminal::{AtTerminal, OnScreen};
 
 /// Longer than anything here takes on a busy computer.

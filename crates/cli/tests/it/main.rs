@@ -33,6 +33,7 @@ mod jobs;
 mod json;
 mod keep_warm;
 mod lifecycle;
+mod notices;
 mod operate;
 mod output;
 mod preserved;

@@ -11,6 +11,7 @@ mod keep_warm;
 mod labels;
 mod lifetimes;
 mod machine_source;
+mod notices;
 mod operate;
 mod outcomes;
 mod preserved;
