@@ -23,21 +23,16 @@ pub(crate) mod hold_points;
 mod init;
 pub(crate) mod inputs;
 mod machines;
+mod metrics;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
-mod metrics;
-mod observation;
-#[cfg(feature = "github")]
-mod traces;
-#[cfg(not(feature = "github"))]
-#[path = "control/no_traces.rs"]
-mod traces;
 #[cfg(feature = "github")]
 mod notices;
 #[cfg(not(feature = "github"))]
 #[path = "control/no_notices.rs"]
 mod notices;
+mod observation;
 #[cfg(feature = "github")]
 mod outbound;
 #[cfg(feature = "aws")]
@@ -51,6 +46,11 @@ mod screen;
 mod shell;
 mod status;
 mod teardown;
+#[cfg(feature = "github")]
+mod traces;
+#[cfg(not(feature = "github"))]
+#[path = "control/no_traces.rs"]
+mod traces;
 #[cfg(feature = "watch")]
 mod watch;
 #[cfg(not(feature = "watch"))]

@@ -22,10 +22,10 @@ use ondeck_core::ports::{
 };
 use ondeck_core::runtime::retry::{Retry, retry};
 
-#[cfg(feature = "local")]
-pub(crate) use self::local::LocalFiles;
 #[cfg(feature = "github")]
 pub(crate) use self::kept::Kept;
+#[cfg(feature = "local")]
+pub(crate) use self::local::LocalFiles;
 use self::no_forge::NoForge;
 pub(crate) use self::teardown::{ToTearDown, to_tear_down};
 use crate::backend::check_reachable;

@@ -112,7 +112,7 @@ async fn answer(
     if ended + OBSERVATION + ANSWER <= began + Times::whole(left) {
         let (outcome, failure) = (result.as_ref().ok(), result.as_ref().err());
         let failure = failure.or(outcome.and_then(|it| it.failure.as_ref()));
-        observation.end(common, ended, CallResult::Refresh(outcome), failure).await;
+        observation.end(common, ended, CallResult::Refresh(outcome), failure, None).await;
     }
     let result = result.and_then(|outcome| match &outcome.failure {
         None => Ok(outcome),
@@ -174,7 +174,7 @@ async fn refresh(
     // Its limit does not cover the connection to AWS and to GitHub.
     let late = || Failure::new(FailureKind::Unavailable, "the refresh did not end in time");
     let refreshed = tokio::time::timeout(cut_off, refreshing).await;
-    refreshed.map_err(|_| late())?.map(|report| report.outcome)
+    refreshed.map_err(|_| late())?.map(|refreshed| refreshed.report.outcome)
 }
 
 /// Why the function was called.

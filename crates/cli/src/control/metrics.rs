@@ -6,8 +6,6 @@
 pub(crate) mod emf;
 mod exposition;
 mod file;
-#[cfg(all(test, feature = "aws", feature = "github"))]
-mod reference;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -16,9 +14,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ondeck_core::modes::provision::{self, MachineSource};
+use ondeck_core::modes::refresh;
 use ondeck_core::modes::release::{self, Disposition};
 use ondeck_core::modes::status::judgement::{Group, Judgement, Mark, Summary};
-use ondeck_core::modes::refresh;
 
 use self::exposition::Exposition;
 pub(crate) use self::file::write;
@@ -36,6 +34,7 @@ pub(crate) struct Snapshot<'a> {
 }
 
 /// One call of a mode.
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) ended: SystemTime,
     pub(crate) took: Duration,
@@ -43,6 +42,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// What a call came to; `None` if it failed before it could do anything.
+#[derive(Clone, Copy)]
 pub(crate) enum CallResult<'a> {
     Refresh(Option<&'a refresh::Outcome>),
     Provision(Option<&'a provision::Outcome>),
@@ -125,7 +125,8 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
         .iter()
         .map(|it| ([it.class.as_ref().map_or("", |class| class.as_str())], it.machines, it.max))
         .collect();
-    let counted = ceilings.iter().filter_map(|(class, count, _)| Some((&class[..], (*count)?.into())));
+    let counted =
+        ceilings.iter().filter_map(|(class, count, _)| Some((&class[..], (*count)?.into())));
     text.many(t::CEILING, counted);
     text.many(t::CEILING_MAX, ceilings.iter().map(|(class, _, max)| (&class[..], (*max).into())));
     let mut kinds: Vec<[&str; 1]> = problems.iter().map(|it| [it.kind.as_str()]).collect();
@@ -221,9 +222,7 @@ fn released(text: &mut Exposition, outcome: &release::Outcome) {
     text.many(t::RELEASE_MACHINES, samples(&RESULTS.map(|word| ([word], count(word)))));
 }
 
-fn samples<'a>(
-    counts: &'a [([&'a str; 1], usize)],
-) -> impl Iterator<Item = (&'a [&'a str], f64)> {
+fn samples<'a>(counts: &'a [([&'a str; 1], usize)]) -> impl Iterator<Item = (&'a [&'a str], f64)> {
     counts.iter().map(|(labels, count)| (&labels[..], number(*count)))
 }
 

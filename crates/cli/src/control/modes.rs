@@ -9,7 +9,9 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request, await_set_up, set_up_patience};
 use ondeck_core::modes::refresh as mode;
 use ondeck_core::modes::release::{RUN_FAILED, release as mode_release, release_failed};
-use ondeck_core::ports::Progress;
+use ondeck_core::modes::status::judgement::{Judgement, judge};
+use ondeck_core::modes::status::{Asked, Reading};
+use ondeck_core::ports::{Progress, RecordScope};
 use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend::{self, ForRefresh};
@@ -39,12 +41,39 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
     };
     let ended = Instant::now();
     watcher.finish();
-    let told = result.as_ref().map(|report| report as &dyn Report).map_err(Clone::clone);
+    let told = result.as_ref().map(|it| &it.report as &dyn Report).map_err(Clone::clone);
     let code = deliver("refresh", told, common);
-    let outcome = result.as_ref().ok().map(|report| &report.outcome);
+    let outcome = result.as_ref().ok().map(|it| &it.report.outcome);
     let failure = result.as_ref().err().or(outcome.and_then(|it| it.failure.as_ref()));
-    observation.end(common, ended, CallResult::Refresh(outcome), failure).await;
+    let status = result.as_ref().ok().and_then(|it| it.status.as_ref());
+    observation.end(common, ended, CallResult::Refresh(outcome), failure, status).await;
     code
+}
+
+/// What a refresh came to.
+pub(crate) struct Refreshed {
+    pub(crate) report: RefreshReport,
+    /// The pool after it, if the metrics of this call are to have it.
+    pub(crate) status: Option<Judgement>,
+}
+
+/// The pool as it is. `None` if it does not answer within a few seconds, or within `left`. The role of
+/// refresh may not read hand-overs.
+async fn look(plane: &Plane, left: Option<Duration>) -> Option<Judgement> {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let asked = Asked { scope: RecordScope::Live, hand_overs: false, retries: false };
+    let at_most = left.unwrap_or(LONGEST).min(LONGEST);
+    match tokio::time::timeout(at_most, Reading::take(plane, asked)).await {
+        Ok(Ok(reading)) => Some(judge(reading)),
+        Ok(Err(failure)) => {
+            tracing::warn!("the metrics are without the pool: {failure}");
+            None
+        }
+        Err(_) => {
+            tracing::warn!("the metrics are without the pool: no answer in time");
+            None
+        }
+    }
 }
 
 /// Refreshes with the settings that are given or applied, or under the stored ones if those cannot be
@@ -54,7 +83,7 @@ pub(crate) async fn refresh_for(
     limit: Option<Duration>,
     stop: &StopSignal,
     progress: Arc<dyn Progress>,
-) -> Result<RefreshReport, Failure> {
+) -> Result<Refreshed, Failure> {
     let began = Instant::now();
     let invalid = settings(common).err();
     let opened = backend::plane_of_refresh(common, invalid.is_none(), progress).await;
@@ -73,8 +102,12 @@ pub(crate) async fn refresh_for(
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         notices::tell(&plane, webhook, outcome, left).await;
     }
+    let status = match stop.is_raised() || !Observation::shows_pool(common) {
+        true => None,
+        false => look(&plane, limit.map(|limit| limit.saturating_sub(began.elapsed()))).await,
+    };
     finish(&plane, stop).await;
-    Ok(RefreshReport::new(result?, enforcement))
+    Ok(Refreshed { report: RefreshReport::new(result?, enforcement), status })
 }
 
 /// Runs `ondeck provision` and returns its exit code.
@@ -92,7 +125,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
             watcher.finish();
             let code = deliver("provision", Err(failure.clone()), common);
             let result = CallResult::Provision(None);
-            observation.end(common, ended, result, Some(&failure)).await;
+            observation.end(common, ended, result, Some(&failure), None).await;
             return code;
         }
     };
@@ -111,7 +144,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
     watcher.finish();
     let code = deliver("provision", Ok(&outcome), common);
     let (result, failure) = (CallResult::Provision(Some(&outcome)), outcome.failure.as_ref());
-    observation.end(common, ended, result, failure).await;
+    observation.end(common, ended, result, failure, None).await;
     code
 }
 
@@ -143,7 +176,7 @@ pub(crate) async fn release(common: &Common) -> u8 {
     let code = deliver("release", told, common);
     let outcome = result.as_ref().ok();
     let failure = result.as_ref().err().cloned().or_else(|| outcome.and_then(|it| it.failure()));
-    observation.end(common, ended, CallResult::Release(outcome), failure.as_ref()).await;
+    observation.end(common, ended, CallResult::Release(outcome), failure.as_ref(), None).await;
     code
 }
 

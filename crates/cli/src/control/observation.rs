@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use ondeck_core::model::failure::Failure;
+use ondeck_core::modes::status::judgement::Judgement;
 use ondeck_core::ports::Progress;
 
 use crate::control::backend;
@@ -34,13 +35,20 @@ impl Observation {
         }
     }
 
-    /// Tells what the call came to. `ended` is when it had.
+    /// Whether the pool as it is belongs to what is told.
+    pub(crate) fn shows_pool(common: &Common) -> bool {
+        common.given.text(&rows::METRICS_FILE).is_some_and(|file| !file.is_empty())
+    }
+
+    /// Tells what the call came to. `ended` is when it had; `status` is the pool after it, if that was
+    /// looked at.
     pub(crate) async fn end(
         self,
         common: &Common,
         ended: Instant,
         result: CallResult<'_>,
         failure: Option<&Failure>,
+        status: Option<&Judgement>,
     ) {
         let file = |row| common.given.text(row).filter(|file| !file.is_empty()).map(Path::new);
         let (text, lines) = (file(&rows::METRICS_FILE), file(&rows::EMF_FILE));
@@ -55,12 +63,12 @@ impl Observation {
             warn("a line of metrics", emf::append(file, &line));
         }
         let call = Call { ended: now, took, result };
-        if let Some(trace) = self.trace {
-            trace.end(&pool, ended, &call.result, failure).await;
-        }
         if let Some(file) = text {
-            let snapshot = Snapshot { pool: &pool, status: None, call: Some(call) };
+            let snapshot = Snapshot { pool: &pool, status, call: Some(call) };
             warn("the file of metrics", metrics::write(file, &metrics::prometheus(&snapshot)));
+        }
+        if let Some(trace) = self.trace {
+            trace.end(&pool, ended, &result, failure).await;
         }
     }
 }

@@ -23,5 +23,4 @@ pub(crate) const REPEAT: Input = Input::call(
 .or("1440")
 .checked(|text| REPEAT_TIME.parse(text).map(drop));
 
-pub(crate) const NOTICES: InputTable =
-    InputTable { heading: "Notices", rows: &[WEBHOOK, REPEAT] };
+pub(crate) const NOTICES: InputTable = InputTable { heading: "Notices", rows: &[WEBHOOK, REPEAT] };

@@ -268,7 +268,7 @@ pub(crate) fn program(path: &Path, arguments: &[&str]) -> Command {
         let text = name.to_string_lossy();
         let is = |prefix: &&str| text.starts_with(*prefix);
         let removed = ["CI", "NO_COLOR", "COLUMNS"].contains(&&*text)
-            || ["ONDECK_", "GITHUB_", "AWS_", "CLICOLOR"].iter().any(is);
+            || ["ONDECK_", "GITHUB_", "AWS_", "OTEL_", "TRACEPARENT", "CLICOLOR"].iter().any(is);
         if removed {
             command.env_remove(name);
         }

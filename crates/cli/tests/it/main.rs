@@ -34,6 +34,7 @@ mod json;
 mod keep_warm;
 mod lifecycle;
 mod notices;
+mod observation;
 mod operate;
 mod output;
 mod preserved;

@@ -187,7 +187,8 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 #[test]
 fn the_address_is_in_no_file_of_the_pool_and_github_is_told_to_mask_it() {
     let scene = Scene::new();
-    let (output, summary) = (scene.home.outside().join("output"), scene.home.outside().join("summary"));
+    let (output, summary) =
+        (scene.home.outside().join("output"), scene.home.outside().join("summary"));
     let mut command = scene.home.command(&["refresh"]);
     command
         .env("ONDECK_NOTICE_WEBHOOK", scene.webhook.url(&format!("/services/{SECRET}")))

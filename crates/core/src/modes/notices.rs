@@ -43,8 +43,7 @@ pub async fn announce(
     repeat: Duration,
     notifier: &dyn Notifier,
 ) -> Result<usize, NotTold> {
-    let stored =
-        plane.retried(|| plane.store.settings()).await.map_err(NotTold::LogUnread)?;
+    let stored = plane.retried(|| plane.store.settings()).await.map_err(NotTold::LogUnread)?;
     let found = stored.get(NOTICES).map_or("", String::as_str);
     let log = NoticeLog::read(found);
     let now = plane.now();

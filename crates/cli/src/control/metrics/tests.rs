@@ -174,9 +174,7 @@ fn a_call_that_failed_at_once_has_its_failure_only() {
 #[test]
 fn every_sample_is_of_the_table_and_no_label_grows_with_the_pool() {
     let (small, large) = (pool_of(40), pool_of(400));
-    let text = |judgement| {
-        prometheus(&Snapshot { pool: "p", status: Some(judgement), call: None })
-    };
+    let text = |judgement| prometheus(&Snapshot { pool: "p", status: Some(judgement), call: None });
     let series = |text: &str| {
         let samples = read(text).into_iter();
         samples.map(|sample| (sample.name, sample.labels)).collect::<Vec<_>>()
@@ -212,8 +210,10 @@ fn names_are_unique_and_state_their_unit() {
             assert!(!name.ends_with(unit), "a base unit: {name}");
         }
         assert!(!help.is_empty() && !help.ends_with('.') && !help.contains(['\n', '\\']), "{name}");
-        let bounded = ["class", "usage", "state", "mark", "source", "kind", "reason", "cause",
-            "result", "phase"];
+        let bounded = [
+            "class", "usage", "state", "mark", "source", "kind", "reason", "cause", "result",
+            "phase",
+        ];
         assert!(labels.iter().all(|label| bounded.contains(label)), "{name}");
     }
 }

@@ -102,8 +102,7 @@ mod tests {
             lasting: vec![item(FindingKind::DeadMachine, "i-1", "machine i-1 is silent")],
             resolved: vec![item(FindingKind::RunnerDeadline, "", "no deadline is near")],
         };
-        let message: serde_json::Value =
-            serde_json::from_str(&json("acme/shop", &notice)).unwrap();
+        let message: serde_json::Value = serde_json::from_str(&json("acme/shop", &notice)).unwrap();
         insta::assert_snapshot!(message["text"].as_str().unwrap(), @"
         ondeck, pool acme/shop
         • new: jobs wait: 17

@@ -107,8 +107,7 @@ impl NoticeLog {
     /// The findings to tell one by one, those first that were told before, and one for each kind that
     /// counts the others.
     fn bounded(&self, findings: &Findings) -> Vec<Finding> {
-        let is_known =
-            |it: &&Finding| self.told.contains_key(&key_of(it.kind, &it.subject));
+        let is_known = |it: &&Finding| self.told.contains_key(&key_of(it.kind, &it.subject));
         let (known, new): (Vec<&Finding>, Vec<&Finding>) = findings.iter().partition(is_known);
         let all: Vec<&Finding> = known.into_iter().chain(new).collect();
         let (shown, others) = all.split_at(all.len().min(MOST));

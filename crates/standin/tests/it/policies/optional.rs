@@ -15,7 +15,8 @@ const POLICIES: [&str; 3] = ["teardown", "function", "notice-webhook"];
 fn optional(account: &Account, name: &str) -> Value {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/optional");
     let text = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-    let text = text.replace("KEY-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/key")
+    let text = text
+        .replace("KEY-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/key")
         .replace("WEBHOOK-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/webhook");
     serde_json::from_str(&account.replaced(&text.replace("FUNCTION", "ondeck-function"))).unwrap()
 }
