@@ -69,8 +69,7 @@ fn each_refresh_adds_a_line_for_cloudwatch() {
     let file = home.outside().join("emf.log");
     let flag = format!("--emf-file={}", file.display());
     home.ondeck(&["refresh", &flag]).succeeded();
-    home.ondeck(&["refresh", "--min-idle", "none=1", &flag])
-        .exited(2);
+    home.ondeck(&["refresh", "--min-idle", "none=1", &flag]).exited(2);
     let text = fs::read_to_string(&file).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let succeeded = lines.iter().map(|line| line["RefreshSucceeded"].as_u64().unwrap());

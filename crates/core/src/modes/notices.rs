@@ -59,7 +59,7 @@ pub async fn announce(
         }
         return Ok(0);
     }
-    let leased = NoticeLog { leased_until: Some(now + LEASE), ..log.clone() }.text();
+    let leased = log.leased(Some(now + LEASE)).text();
     match replace(plane, found, &leased).await {
         Ok(true) => {}
         Ok(false) => return Ok(0),
@@ -68,7 +68,7 @@ pub async fn announce(
     let sent = notifier.notify(&notice).await;
     let (after, told) = match &sent {
         Ok(()) => (next, notice.len()),
-        Err(_) => (NoticeLog { leased_until: None, ..log }, 0),
+        Err(_) => (log.leased(None), 0),
     };
     // If it is another text by now, the lease was over, and another refresh has sent as well.
     let recorded = replace(plane, &leased, &after.text()).await;

@@ -35,7 +35,6 @@ struct Item<'a> {
 
 /// The body of the request.
 pub(super) fn json(pool: &str, notice: &Notice) -> String {
-    let items = |items: &'_ [NoticeItem]| items.iter().map(item).collect();
     let message = Message {
         text: text(pool, notice),
         mrkdwn: false,
@@ -48,6 +47,10 @@ pub(super) fn json(pool: &str, notice: &Notice) -> String {
         },
     };
     serde_json::to_string(&message).unwrap_or_default()
+}
+
+fn items(items: &[NoticeItem]) -> Vec<Item<'_>> {
+    items.iter().map(item).collect()
 }
 
 fn item(item: &NoticeItem) -> Item<'_> {

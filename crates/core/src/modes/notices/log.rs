@@ -19,7 +19,7 @@ const OTHERS: &str = "*";
 pub(super) struct NoticeLog {
     /// Until when another refresh may be sending.
     #[serde(default, rename = "leasedUntil", skip_serializing_if = "Option::is_none")]
-    pub(super) leased_until: Option<Timestamp>,
+    leased_until: Option<Timestamp>,
     /// By kind and subject.
     told: BTreeMap<String, Told>,
 }
@@ -43,6 +43,11 @@ impl NoticeLog {
             return String::new();
         }
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The same log, leased until then.
+    pub(super) fn leased(&self, until: Option<Timestamp>) -> NoticeLog {
+        NoticeLog { leased_until: until, told: self.told.clone() }
     }
 
     /// Whether another refresh may be sending. A lease that ends later than it can was given by a clock
@@ -226,7 +231,7 @@ mod tests {
         let (_, log) = NoticeLog::default().news(&findings(&["i-1"], true), at(9_000), REPEAT);
         let (notice, _) = log.news(&findings(&["i-1"], true), at(0), REPEAT);
         assert_eq!(told(&notice.lasting), ["machine i-1 is dead"]);
-        let leased = |until| NoticeLog { leased_until: Some(until), ..log.clone() };
+        let leased = |until| log.leased(Some(until));
         for (until, is_leased) in [(at(0), false), (at(1), true), (at(15), true), (at(16), false)] {
             let is = leased(until).is_leased(at(0), Duration::from_secs(15));
             assert_eq!(is, is_leased, "{until}");
