@@ -35,7 +35,9 @@ impl Subject {
 }
 
 macro_rules! metrics {
-    ($($subject:ident: $($constant:ident $name:literal [$($label:literal),*] $help:literal;)*)*) => {
+    ($($subject:ident {
+        $($constant:ident $name:literal [$($label:literal),*] $help:literal;)*
+    })*) => {
         $($(pub(super) const $constant: &Metric = &Metric {
             name: $name,
             help: $help,
@@ -51,7 +53,7 @@ macro_rules! metrics {
 }
 
 metrics! {
-    Pool:
+    Pool {
     MACHINES "ondeck_machines" ["class", "usage", "state"]
         "Live machines by resource class, purchase option and state";
     MARKED_MACHINES "ondeck_marked_machines" ["mark"]
@@ -71,8 +73,9 @@ metrics! {
         "Numbers of max-machines; without a class the number of the pool";
     PROBLEMS "ondeck_problems" ["kind"] "Kinds of problems that ondeck status reports, each 1";
     UNREADABLE "ondeck_unreadable_records" [] "Records that cannot be read";
+    }
 
-    Refresh:
+    Refresh {
     REFRESH_SUCCESS "ondeck_refresh_success" [] "1 if the refresh succeeded, otherwise 0";
     REFRESH_ENDED "ondeck_refresh_end_timestamp_seconds" [] "When the refresh ended";
     REFRESH_DURATION "ondeck_refresh_duration_seconds" [] "How long the refresh took";
@@ -94,8 +97,9 @@ metrics! {
     REFRESH_ORPHAN "ondeck_refresh_oldest_orphan_seconds" []
         "Age of the oldest machine without a live record, 0 if there is none";
     REFRESH_WARNINGS "ondeck_refresh_warnings" [] "Warnings of the refresh";
+    }
 
-    Provision:
+    Provision {
     PROVISION_SUCCESS "ondeck_provision_success" [] "1 if the provision succeeded, otherwise 0";
     PROVISION_ENDED "ondeck_provision_end_timestamp_seconds" [] "When the provision ended";
     PROVISION_DURATION "ondeck_provision_duration_seconds" [] "How long the provision took";
@@ -106,11 +110,13 @@ metrics! {
     PROVISION_PHASE "ondeck_provision_phase_seconds" ["phase"] "How long each phase took";
     PROVISION_READY "ondeck_provision_slowest_ready_seconds" ["source"]
         "When the slowest machine was ready, since the beginning of the call";
+    }
 
-    Release:
+    Release {
     RELEASE_SUCCESS "ondeck_release_success" [] "1 if the release succeeded, otherwise 0";
     RELEASE_ENDED "ondeck_release_end_timestamp_seconds" [] "When the release ended";
     RELEASE_DURATION "ondeck_release_duration_seconds" [] "How long the release took";
     RELEASE_MACHINES "ondeck_release_machines" ["result"]
         "Machines of the run, by where the release left them";
+    }
 }
