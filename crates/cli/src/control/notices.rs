@@ -2,7 +2,6 @@
 
 mod message;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::refresh::Outcome;
 use ondeck_core::ports::Notifier;
 
-use crate::control::backend::{self, Kept};
+use crate::control::backend::Kept;
 use crate::control::outbound;
 use crate::inputs::notices::{REPEAT, WEBHOOK};
 

@@ -138,8 +138,8 @@ fn the_text_of_a_pool() {
     let status = Some(&judgement);
     let text = prometheus(&Snapshot { pool: "acme/shop", status, call: None });
     let samples = read(&text);
-    let of = |name: &str| samples.iter().filter(move |sample| sample.name == name);
-    assert_eq!(of("ondeck_machines").map(|sample| sample.value).sum::<f64>(), 40.0);
+    let machines = samples.iter().filter(|sample| sample.name == "ondeck_machines");
+    assert_eq!(machines.map(|sample| sample.value).sum::<f64>(), 40.0);
     insta::assert_snapshot!(text);
 }
 

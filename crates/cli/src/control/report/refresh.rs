@@ -327,6 +327,7 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ondeck_core::model::finding::Findings;
     use ondeck_core::model::ids::ResourceClass;
 
     use super::*;
@@ -368,6 +369,7 @@ mod tests {
                 CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
             ],
             machines: Some(98),
+            findings: Findings::default(),
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
             failure: None,
         };
