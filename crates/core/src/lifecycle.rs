@@ -258,8 +258,13 @@ impl<S: TypedState> Instance<S> {
     /// Only an expiry moves it to earlier. It writes the time of the clock that decides on it, which may
     /// be ahead of this one.
     fn same_and_unexpired(&self, now: Timestamp) -> Guard {
-        let not_earlier = self.threshold.map(|it| it.before(Duration::from_millis(1)));
-        self.same(LeaseGuard::Unexpired(not_earlier.map_or(now, |it| it.max(now))))
+        self.same(LeaseGuard::Unexpired(self.not_earlier(now)))
+    }
+
+    /// The last moment at which a threshold would have passed by now, or would have moved to earlier.
+    fn not_earlier(&self, now: Timestamp) -> Timestamp {
+        let before = self.threshold.map(|it| it.before(Duration::from_millis(1)));
+        before.map_or(now, |it| it.max(now))
     }
 
     /// This state in this generation, with this owner, and a threshold that the lease allows.
@@ -392,10 +397,10 @@ impl Instance<Idle> {
     /// send a new ticket. If the threshold stays as it is, so does the ticket.
     ///
     /// The guard refuses to shorten: another refresh may have renewed the machine meanwhile, and its
-    /// tickets announce the later threshold.
+    /// tickets announce the later threshold. It also refuses a machine that was expired meanwhile.
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
         let next = self.lasting_until(until, self.threshold == Some(until));
-        let guard = self.same(LeaseGuard::Within(now, until));
+        let guard = self.same(LeaseGuard::Within(self.not_earlier(now), until));
         self.change(Transition::Renew, guard, next, now)
     }
 

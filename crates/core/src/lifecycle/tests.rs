@@ -118,6 +118,7 @@ fn what_was_expired_stays_expired_by_a_clock_that_is_behind() {
         (created.activate(noon(), LEASE).change().clone(), State::Created),
         (idle.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
         (announced.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
+        (idle.renew(noon(), noon() + 2 * LEASE).change().clone(), State::Idle),
         (claimed.commit(noon(), LEASE).change().clone(), State::Claimed),
         (claimed.give_back(noon(), LEASE).change().clone(), State::Claimed),
         (running.release(noon(), LEASE).change().clone(), State::Running),

@@ -233,6 +233,7 @@ impl Audit {
             .or_else(|| written(Transition::Expire, &outcome.unresponsive))
             .or_else(|| written(Transition::Renew, &outcome.renewed))
             .or_else(|| written(Transition::Reap, &outcome.rotated))
+            .or_else(|| written(Transition::Reap, &outcome.interrupted))
             .or(unsent)
             .or(alive);
         if let Some(id) = wrong {
