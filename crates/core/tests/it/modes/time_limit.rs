@@ -197,8 +197,8 @@ async fn a_machine_that_a_release_whose_clock_is_ahead_has_expired_is_not_handed
     harness.sleep(MINUTE).await;
     assert_eq!(tick(&harness).await.rescued, [label("1")]);
     harness.sleep(MINUTE).await;
-    let (ahead, as_set) = (harness.plane_ahead(), TimeOverrides::default());
-    let releasing = release(&ahead, &run("1"), &as_set);
+    let (ahead, of, as_set) = (harness.plane_ahead(), run("1"), TimeOverrides::default());
+    let releasing = release(&ahead, &of, &as_set);
     let ticks = async {
         harness.sleep(SECOND).await;
         let record = harness.record("i-0002").expect("it is registered");
