@@ -261,6 +261,12 @@ impl<S: TypedState> Instance<S> {
         self.same(LeaseGuard::Unexpired(self.not_earlier(now)))
     }
 
+    /// As [`same_and_unexpired`](Self::same_and_unexpired), with a threshold that has not moved.
+    fn same_and_not_renewed(&self, now: Timestamp) -> Guard {
+        let until = self.threshold.unwrap_or(now);
+        self.same(LeaseGuard::Within(self.not_earlier(now), until))
+    }
+
     /// The last moment at which a threshold would have passed by now, or would have moved to earlier.
     fn not_earlier(&self, now: Timestamp) -> Timestamp {
         let before = self.threshold.map(|it| it.before(Duration::from_millis(1)));
@@ -452,6 +458,13 @@ impl Instance<Running> {
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → idle. As [`release`](Self::release), but refused if the machine was renewed meanwhile:
+    /// its run, which had completed, asks for machines again.
+    pub fn release_unless_renewed(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::Release, self.same_and_not_renewed(now), next, now)
     }
 
     /// running → idle. As [`release`](Self::release), for a machine that its run has not used: it was
