@@ -11,11 +11,13 @@ impl Account {
         Account { sqs: Sqs::default(), now: Instant::now() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "requests are written where they are sent")]
     fn ask(&self, operation: &str, request: Value) -> Result<Value, Refusal> {
         self.sqs.perform(operation, &request, self.now)
     }
 
     /// Makes a queue, and returns its address.
+    #[expect(clippy::needless_pass_by_value, reason = "attributes are written where they are sent")]
     fn queue(&self, attributes: Value) -> Value {
         let request = json!({ "QueueName": "q", "Attributes": attributes });
         self.ask("CreateQueue", request).unwrap()["QueueUrl"].clone()
