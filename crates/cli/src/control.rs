@@ -13,6 +13,7 @@ mod connect;
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+pub(crate) mod doctor;
 mod explain;
 #[cfg(feature = "aws")]
 pub(crate) mod function;
@@ -74,6 +75,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
+        Some(Mode::Doctor) => doctor::doctor(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         #[cfg(feature = "aws")]
         Some(Mode::Connect) => connect::connect(common, arguments).await,

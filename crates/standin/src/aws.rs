@@ -1,5 +1,5 @@
-//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, and an EC2
-//! whose machines are processes.
+//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, an EC2 whose machines are
+//! processes, and an SQS for benchmarks.
 
 mod call;
 mod ec2;
@@ -10,11 +10,15 @@ mod imds;
 mod machines;
 mod models;
 mod params;
+mod sqs;
 mod units;
 mod xml;
 
 pub use call::Service;
-pub use ec2::{Architecture, Capacity, Ec2, Lifecycle, Machine, MachineState};
+pub use ec2::{
+    Architecture, Capacity, Ec2, GroupFault, Lifecycle, Machine, MachineState, ProfileFault,
+    SubnetFault,
+};
 pub use faults::{AwsFault, AwsFaultRule};
 pub use gateway::{
     Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry, critical_path,

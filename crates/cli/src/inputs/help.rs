@@ -21,7 +21,8 @@ Exit codes:
   4  no capacity                    10  unexpected error; cleaned up
   5  machines did not become ready  11  the output could not be written
   6  store, queue or compute        12  runs own machines that are to go
-     unavailable or busy           130  interrupted, 143 terminated; cleaned up";
+     unavailable or busy            20  doctor found warnings, 21 errors
+                                   130  interrupted, 143 terminated; cleaned up";
 
 /// What the command does, in one line.
 pub(super) fn about(mode: Mode) -> &'static str {
@@ -38,6 +39,9 @@ pub(super) fn about(mode: Mode) -> &'static str {
         Mode::Status => "Show what the pool has and what is wrong, then each machine",
         Mode::Watch => "Watch the pool in the terminal: filter machines, look at one, copy its id",
         Mode::Explain => "Tell what happened to a run or a machine, and why",
+        Mode::Doctor => {
+            "Check everything that a pool needs, and say what is wrong and what fixes it"
+        }
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Init => {
@@ -113,6 +117,18 @@ Examples:
   ondeck explain 42
   ondeck explain 42-large --json
   ondeck explain i-0123456789abcdef0 --backend aws --pool acme/web"
+        }
+        Mode::Doctor => {
+            "\
+Changes nothing. Each finding says what is wrong, why it matters and what fixes it; each
+check that could not be made says what it needs. The checks of GitHub need the token or
+the App that refresh has. Exits with 0 if nothing but notes is found, with 20 if the worst
+is a warning (runs will fail, or money is wasted), with 21 if it is an error (runs fail now).
+
+Examples:
+  ondeck doctor
+  ondeck doctor --json
+  ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
         }
         Mode::Watch => {
             "\

@@ -6,6 +6,7 @@ mod config;
 mod connect;
 mod crash;
 pub(crate) mod direct_requests;
+mod doctor;
 mod ec2_network;
 mod explain;
 mod failure;

@@ -15,6 +15,7 @@ mod config;
 mod corrupt;
 mod crash;
 mod demo;
+mod doctor;
 mod documented_commands;
 mod erased;
 mod escape;
