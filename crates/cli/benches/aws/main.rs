@@ -9,6 +9,7 @@
 mod adapters;
 mod calls;
 mod claims;
+mod cpu;
 mod fakes;
 mod harness;
 mod latency;

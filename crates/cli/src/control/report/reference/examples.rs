@@ -257,6 +257,7 @@ fn provisioned() -> Outcome {
     let machine =
         |name: &str, source, [owned, registered, ready]: [u64; 3], why: &str| Provisioned {
             id: id(name),
+            label: (&run()).into(),
             source,
             spec: spec(),
             milestones: Milestones {
@@ -269,6 +270,7 @@ fn provisioned() -> Outcome {
         };
     Outcome {
         run: run(),
+        label: (&run()).into(),
         requested: 2,
         usage: UsageClass::OnDemand,
         instances: vec![
