@@ -18,6 +18,8 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 /// A disk with less free is too full for the store.
 const FULL_BYTES: u64 = 64 << 20;
 const LOW_BYTES: u64 = 1 << 30;
+/// More than this is enough, however large the disk is.
+const ENOUGH_BYTES: u64 = 10 << 30;
 const LOW_PERCENT: u8 = 5;
 
 /// Adds what is wrong with the facts at `now`, and what they leave open.
@@ -154,8 +156,10 @@ fn of_quotas(quotas: &[Quota], settings: &Settings, now: Timestamp) -> Vec<Findi
 fn of_disk(disk: &Disk) -> Option<Finding> {
     let Disk { place, free_bytes, free_percent, free_inodes_percent } = disk;
     let is_full = *free_bytes < FULL_BYTES || *free_inodes_percent == 0;
-    let least = *free_percent.min(free_inodes_percent);
-    if !is_full && *free_bytes >= LOW_BYTES && least >= LOW_PERCENT {
+    let is_low = *free_bytes < LOW_BYTES
+        || *free_bytes < ENOUGH_BYTES && *free_percent < LOW_PERCENT
+        || *free_inodes_percent < LOW_PERCENT;
+    if !is_full && !is_low {
         return None;
     }
     let severity = if is_full { Severity::Error } else { Severity::Warning };
@@ -284,6 +288,8 @@ mod tests {
     fn a_disk_is_low_before_it_is_full() {
         for (megabytes, percent, inodes, expected) in [
             (100_000, 50, 50, None),
+            (100_000, 4, 50, None),
+            (2_000, 5, 50, None),
             (2_000, 4, 50, Some(Severity::Warning)),
             (900, 50, 50, Some(Severity::Warning)),
             (100_000, 50, 4, Some(Severity::Warning)),

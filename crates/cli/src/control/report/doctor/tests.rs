@@ -46,7 +46,25 @@ fn findings_are_grouped_and_fit_80_columns() {
     let report = DoctorReport::on(example(), None);
     let text = anstream::adapter::strip_str(&report.text()).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @"
+    caller: arn:aws:sts::111122223333:assumed-role/ondeck-operator/alice
+    found: 1 error, 1 warning
+
+    network
+      error: no-route
+        no route to the internet that works from subnets: subnet-0123456789abcdef0
+        why: machines reach neither GitHub nor AWS, so they never become ready
+        fix: add a route for 0.0.0.0/0, or set https-proxy
+
+    machines
+      warning: orphans
+        1 machine without a live record
+        why: machines without a record serve no run and cost money
+        fix: ondeck refresh
+
+    checked: access: credentials, store; network: subnets
+    not checked: quotas, needs servicequotas:GetServiceQuota
+    ");
     let failure = report.failure().unwrap();
     assert_eq!(failure.kind.exit_code(), 21);
     assert!(failure.message.starts_with("doctor found 1 error, 1 warning; the first: no route"));
@@ -56,7 +74,12 @@ fn findings_are_grouped_and_fit_80_columns() {
 fn a_healthy_pool_takes_a_few_lines_and_no_failure() {
     let healthy = Findings { findings: Vec::new(), ..example() };
     let report = DoctorReport::on(healthy, None);
-    insta::assert_snapshot!(report.text(), @"");
+    insta::assert_snapshot!(report.text(), @"
+    caller: arn:aws:sts::111122223333:assumed-role/ondeck-operator/alice
+    found: nothing wrong
+    checked: access: credentials, store; network: subnets
+    not checked: quotas, needs servicequotas:GetServiceQuota
+    ");
     assert_eq!(report.failure(), None);
 }
 
