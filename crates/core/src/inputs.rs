@@ -88,6 +88,7 @@ pub enum Mode {
     Status,
     Explain,
     Watch,
+    Dashboard,
     Connect,
     Permissions,
     Init,
@@ -124,7 +125,7 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 19] = [
+    pub const ALL: [Mode; 20] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
@@ -132,6 +133,7 @@ impl Mode {
         Mode::Status,
         Mode::Explain,
         Mode::Watch,
+        Mode::Dashboard,
         Mode::Connect,
         Mode::Permissions,
         Mode::Init,
@@ -159,6 +161,7 @@ impl Mode {
             Mode::Status => "status",
             Mode::Explain => "explain",
             Mode::Watch => "watch",
+            Mode::Dashboard => "dashboard",
             Mode::Connect => "connect",
             Mode::Permissions => "permissions",
             Mode::Init => "init",

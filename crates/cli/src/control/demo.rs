@@ -6,12 +6,15 @@
 mod audit;
 mod harness;
 mod narrator;
+#[cfg_attr(not(feature = "dashboard"), path = "demo/no_page.rs")]
+mod page;
 mod story;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 
 use self::harness::DemoHarness;
 use self::narrator::Narrator;
+use self::page::Page;
 use crate::inputs::{Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -32,10 +35,25 @@ async fn play(common: &Common) -> Result<(), Failure> {
         .map_err(|error| failed(format!("no temporary home: {error}")))?;
     let narrator = Narrator::start()?;
     let harness = DemoHarness::new(folder.path())?;
-    let played = match stop.unless_raised(story::play(&harness, &narrator)).await {
+    let page = match common.given.is_set(&rows::DASHBOARD) {
+        true => Some(Page::open(harness.common(), &narrator).await?),
+        false => None,
+    };
+    let story = async {
+        if let Some(page) = &page {
+            page.until_open(&narrator).await;
+        }
+        story::play(&harness, &narrator).await
+    };
+    let played = match stop.unless_raised(story).await {
         Ok(played) => played,
         Err(stop) => Err(stop.into()),
     };
+    if let (Some(page), Ok(())) = (&page, &played) {
+        // Enter and a signal end it alike.
+        drop(stop.unless_raised(page.until_closed(&narrator)).await);
+    }
+    drop(page);
     // After a failure or a signal too, no machine stays behind.
     let orphans = harness.terminate_all_machines().await;
     let result = played.and_then(|()| match orphans?.len() {
