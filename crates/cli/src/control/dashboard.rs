@@ -58,9 +58,10 @@ pub(crate) async fn dashboard(common: &Common) -> u8 {
         if let Some(failure) = print(&shown).err().and_then(|error| unwritten("stdout", &error)) {
             return Err(failure);
         }
-        // A signal is how it ends.
-        drop(stop.unless_raised(dashboard.serve()).await);
-        Ok(())
+        match stop.unless_raised(dashboard.serve()).await {
+            // A signal is how it ends.
+            Ok(()) | Err(_) => Ok(()),
+        }
     };
     match served.await {
         Ok(()) => 0,

@@ -1,6 +1,6 @@
 //! Where the page is served, and to whom.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use ondeck_core::inputs::Given;
 use ondeck_core::model::failure::{Failure, FailureKind};
@@ -33,7 +33,7 @@ impl Access {
     /// Any free port of this computer, without a token.
     #[cfg(feature = "local")]
     pub(crate) fn on_any_port() -> Access {
-        Access::local(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        Access::local(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     fn local(address: SocketAddr) -> Access {

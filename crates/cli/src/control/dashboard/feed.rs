@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::RecordScope;
+use ondeck_core::ports::{Clock as _, RecordScope};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::picture::News;
+use super::picture::{News, Picture};
 use super::routes::App;
 use super::wire::Call;
 use super::{Connected, Pace};
 use crate::control::reader::Reader;
 use crate::surroundings::WallClock;
-use ondeck_core::ports::Clock as _;
 
 /// How many calls of provision the page shows.
 const CALLS: usize = 100;
@@ -73,7 +72,7 @@ async fn look(app: &App, feed: &mut Option<Feed>, pace: Pace) -> Result<(), Fail
         let reader = Reader::new(pool.plane.clone(), RecordScope::Live);
         Feed { reader: reader.keeping_hand_overs_for(pace.history_kept), calls_at: None }
     });
-    let judgement = match app.hub.look(|picture| picture.is_empty()) {
+    let judgement = match app.hub.look(Picture::is_empty) {
         true => feed.reader.read_all().await?,
         false => feed.reader.read().await?,
     };

@@ -137,9 +137,8 @@ mod tests {
         hub.until_watched().await;
         drop(page);
         assert!(!hub.is_watched());
-        let (arrived, page) =
-            tokio::join!(hub.until_watched(), async { hub.subscribe(Arc::default()) });
-        assert_eq!((arrived, page.is_some()), ((), true));
+        let ((), page) = tokio::join!(hub.until_watched(), async { hub.subscribe(Arc::default()) });
+        assert!(page.is_some());
     }
 
     #[tokio::test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body_util::{Either, Full};
-use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, SET_COOKIE};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::body::{Body, Bytes, Frame};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, LOCATION, SET_COOKIE};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::modes::explain;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -29,20 +30,20 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// On every answer. The page loads its own files only, is shown in no frame, and what it shows is kept
 /// nowhere.
-const HEADERS: [(HeaderName, &str); 8] = [
+const HEADERS: [(&str, &str); 8] = [
     (
-        HeaderName::from_static("content-security-policy"),
+        "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
          require-trusted-types-for 'script'",
     ),
-    (HeaderName::from_static("x-content-type-options"), "nosniff"),
-    (HeaderName::from_static("x-frame-options"), "DENY"),
-    (HeaderName::from_static("referrer-policy"), "no-referrer"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
-    (CACHE_CONTROL, "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+    ("cache-control", "no-store"),
 ];
 
 type Answer = Response<Either<Full<Bytes>, Messages>>;
@@ -82,15 +83,15 @@ impl App {
     }
 
     /// Answers a request. `cut` is raised if the client does not read what it asked for.
-    pub(super) async fn answer(&self, request: &Request<Incoming>, cut: Arc<Notify>) -> Answer {
-        let (method, uri) = (request.method(), request.uri());
-        let mut answer = match self.guard.judge(method, uri, request.headers()) {
+    pub(super) async fn answer(&self, head: &Parts, cut: Arc<Notify>) -> Answer {
+        let Parts { method, uri, headers, .. } = head;
+        let mut answer = match self.guard.judge(method, uri, headers) {
             Verdict::Refused(status, why) => text(status, why),
             Verdict::Exchanged { cookie } => exchanged(&cookie),
             Verdict::Admitted => match route(uri.path()) {
                 None => text(StatusCode::NOT_FOUND, "not found"),
                 Some(Route::Asset(media_type, body)) => of(StatusCode::OK, media_type, body),
-                Some(Route::Events) if method == Method::HEAD => {
+                Some(Route::Events) if *method == Method::HEAD => {
                     of(StatusCode::OK, "text/event-stream", "")
                 }
                 Some(Route::Events) => self.events(cut),
@@ -98,7 +99,7 @@ impl App {
             },
         };
         for (name, value) in HEADERS {
-            answer.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
+            answer.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         answer
     }
@@ -108,7 +109,7 @@ impl App {
             return text(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
         };
         let mut answer = Response::new(Either::Right(Messages(messages)));
-        let media_type = hyper::header::HeaderValue::from_static("text/event-stream");
+        let media_type = HeaderValue::from_static("text/event-stream");
         answer.headers_mut().insert(CONTENT_TYPE, media_type);
         answer
     }
@@ -163,7 +164,7 @@ fn subject(query: &str) -> Option<String> {
 fn exchanged(cookie: &str) -> Answer {
     let mut answer = text(StatusCode::SEE_OTHER, "");
     let headers = answer.headers_mut();
-    headers.insert(LOCATION, hyper::header::HeaderValue::from_static(PAGE));
+    headers.insert(LOCATION, HeaderValue::from_static(PAGE));
     if let Ok(cookie) = cookie.parse() {
         headers.insert(SET_COOKIE, cookie);
     }
@@ -173,7 +174,7 @@ fn exchanged(cookie: &str) -> Answer {
 fn text(status: StatusCode, text: &'static str) -> Answer {
     let mut answer = of(status, TEXT, text);
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        let methods = hyper::header::HeaderValue::from_static("GET, HEAD");
+        let methods = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, methods);
     }
     answer
@@ -182,7 +183,7 @@ fn text(status: StatusCode, text: &'static str) -> Answer {
 fn of(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Either::Left(Full::new(body.into())));
     *answer.status_mut() = status;
-    let media_type = hyper::header::HeaderValue::from_static(media_type);
+    let media_type = HeaderValue::from_static(media_type);
     answer.headers_mut().insert(CONTENT_TYPE, media_type);
     answer
 }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -67,9 +69,11 @@ async fn connection(stream: TcpStream, app: Arc<App>) {
     }
     // Raised when the page does not read what it is sent.
     let cut = Arc::new(Notify::new());
-    let answer = service_fn(|request| {
+    let answer = service_fn(|request: Request<Incoming>| {
         let (app, cut) = (app.clone(), cut.clone());
-        async move { Ok::<_, Infallible>(app.answer(&request, cut).await) }
+        // No body is read.
+        let (head, _) = request.into_parts();
+        async move { Ok::<_, Infallible>(app.answer(&head, cut).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -10,7 +10,7 @@ pub(super) enum Page {}
 
 impl Page {
     /// Fails, and says how to build a program that can.
-    pub(super) async fn open(_common: &Common, _narrator: &Narrator) -> Result<Page, Failure> {
+    pub(super) async fn open(_common: &Common) -> Result<Page, Failure> {
         Err(Failure::invalid("this build of ondeck has no dashboard")
             .hint("run cargo demo-dashboard, or build it with --features dashboard"))
     }

@@ -16,6 +16,7 @@ const PACE: Pace = Pace { pause: Duration::from_millis(250), history_kept: Durat
 
 /// The page. It is served until this is dropped.
 pub(super) struct Page {
+    url: String,
     watched: Watched,
     serving: JoinHandle<()>,
     /// Each press of Enter; `None` if there is no person at a terminal.
@@ -23,16 +24,16 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) async fn open(common: &Common, narrator: &Narrator) -> Result<Page, Failure> {
+    pub(super) async fn open(common: &Common) -> Result<Page, Failure> {
         let dashboard = Dashboard::open(Source::of(common), Access::on_any_port(), PACE).await?;
-        narrator.say(&format!("\ndashboard: {}", dashboard.url()));
-        let watched = dashboard.watched();
+        let (url, watched) = (dashboard.url().to_owned(), dashboard.watched());
         let enter = (stdin().is_terminal() && stdout().is_terminal()).then(presses);
-        Ok(Page { watched, serving: tokio::spawn(dashboard.serve()), enter })
+        Ok(Page { url, watched, serving: tokio::spawn(dashboard.serve()), enter })
     }
 
-    /// Waits until the page is open, if there is a person to open it.
+    /// Tells where the page is, and waits until it is open, if there is a person to open it.
     pub(super) async fn until_open(&self, narrator: &Narrator) {
+        narrator.say(&format!("\ndashboard: {}", self.url));
         if let Some(enter) = &self.enter {
             narrator.say("Open it to begin, or press Enter to begin without it.");
             let mut enter = enter.lock().await;
