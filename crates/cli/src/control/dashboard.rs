@@ -107,9 +107,9 @@ impl Source {
 
     /// Connects, unless that was done before.
     async fn connected(&self) -> Result<&Connected, Failure> {
-        let connect = async || {
+        let connect = || async {
             let (plane, history) = backend::plane_and_history(&self.common).await?;
-            Ok(Connected { plane, history })
+            Ok::<_, Failure>(Connected { plane, history })
         };
         self.connected.get_or_try_init(connect).await
     }

@@ -176,7 +176,7 @@ pub(crate) const DASHBOARD_TOKEN: Input = Input::secret(
 });
 pub(crate) const DASHBOARD: Input = Input::switch(
     "dashboard",
-    "Show the pool in the browser as well; needs a build with the feature dashboard",
+    "Show the pool in the browser too; needs a build with the feature dashboard",
     &[Mode::Demo],
 );
 pub(crate) const KEEP: Input = Input::switch(

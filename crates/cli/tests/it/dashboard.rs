@@ -2,7 +2,7 @@
 
 mod browser;
 mod page;
-mod requests;
+pub(crate) mod requests;
 
 use serde_json::Value;
 
@@ -39,6 +39,14 @@ impl Served {
     fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
+}
+
+/// The machines that a change sends, sorted.
+pub(crate) fn ids_in(change: &Value) -> Vec<String> {
+    let set = change["set"].as_array().unwrap().iter();
+    let mut ids: Vec<String> = set.map(|it| it["id"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    ids
 }
 
 /// The address of this computer's loopback, for one that listens on all addresses.

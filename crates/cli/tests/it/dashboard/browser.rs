@@ -85,12 +85,12 @@ impl Browser {
             problems: Vec::new(),
             _profile: profile,
         };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let attached = browser.call("Target.attachToTarget", attach);
+        let attached = browser.call("Target.attachToTarget", &attach);
         browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Runtime", "Log"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         browser.look(DESK);
         Some(browser)
@@ -101,16 +101,16 @@ impl Browser {
         let Look { width, height, scheme } = look;
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
             "mobile": width < 600 });
-        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", &metrics);
         let features = json!([
             { "name": "prefers-color-scheme", "value": scheme },
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ]);
-        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
     pub(super) fn open(&mut self, url: &str) {
-        self.call("Page.navigate", json!({ "url": url }));
+        self.call("Page.navigate", &json!({ "url": url }));
         self.until("the page is loaded", &format!("location.href.startsWith({url:?})"));
     }
 
@@ -119,7 +119,7 @@ impl Browser {
     pub(super) fn value(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.call("Runtime.evaluate", asked);
+        let answer = self.call("Runtime.evaluate", &asked);
         let thrown = &answer["exceptionDetails"];
         assert!(thrown.is_null(), "{expression}: {thrown}");
         answer["result"]["value"].clone()
@@ -137,7 +137,7 @@ impl Browser {
 
     /// Types a text where the focus is.
     pub(super) fn types(&mut self, text: &str) {
-        self.call("Input.insertText", json!({ "text": text }));
+        self.call("Input.insertText", &json!({ "text": text }));
     }
 
     /// Presses a key that has a name, such as `ArrowDown`.
@@ -161,13 +161,13 @@ impl Browser {
             if kind == "keyDown" && !text.is_empty() {
                 event["text"] = json!(text);
             }
-            self.call("Input.dispatchKeyEvent", event);
+            self.call("Input.dispatchKeyEvent", &event);
         }
     }
 
     /// Writes a picture of what is on the screen.
     pub(super) fn picture(&mut self, path: &Path) {
-        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let shot = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         std::fs::write(path, decoded(shot["data"].as_str().unwrap())).unwrap();
     }
 
@@ -179,7 +179,7 @@ impl Browser {
     }
 
     #[track_caller]
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    fn call(&mut self, method: &str, params: &Value) -> Value {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -237,11 +237,11 @@ fn decoded(text: &str) -> Vec<u8> {
     let digits = text.bytes().filter_map(|byte| LETTERS.iter().position(|letter| *letter == byte));
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(text.len()), 0_usize, 0);
     for digit in digits {
-        bits = (bits << 6 | digit) & 0xffff;
+        bits = ((bits << 6) | digit) & 0xffff;
         count += 6;
         if count >= 8 {
             count -= 8;
-            bytes.push((bits >> count & 0xff) as u8);
+            bytes.push(((bits >> count) & 0xff) as u8);
         }
     }
     bytes

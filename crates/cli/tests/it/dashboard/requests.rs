@@ -9,22 +9,22 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     /// The names in lower case.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
 /// Sends a request with these headers and nothing else, and reads the answer.
-pub(super) fn asked(address: &str, line: &str, headers: &[(&str, &str)]) -> Answer {
+pub(crate) fn asked(address: &str, line: &str, headers: &[(&str, &str)]) -> Answer {
     let mut stream = connected(address);
     stream.write_all(head(line, headers).as_bytes()).unwrap();
     let mut reader = BufReader::new(stream);
@@ -35,7 +35,7 @@ pub(super) fn asked(address: &str, line: &str, headers: &[(&str, &str)]) -> Answ
 }
 
 /// The same for a page of the address itself.
-pub(super) fn got(address: &str, path: &str) -> Answer {
+pub(crate) fn got(address: &str, path: &str) -> Answer {
     asked(address, &format!("GET {path} HTTP/1.1"), &[("host", address)])
 }
 
@@ -63,10 +63,10 @@ fn answered(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
 }
 
 /// The server-sent events of a page.
-pub(super) struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    pub(super) fn of(address: &str) -> Events {
+    pub(crate) fn of(address: &str) -> Events {
         let mut stream = connected(address);
         let request = head("GET /events HTTP/1.1", &[("host", address)]);
         stream.write_all(request.as_bytes()).unwrap();
@@ -76,7 +76,7 @@ impl Events {
     }
 
     /// The next event: its name and its data.
-    pub(super) fn next(&mut self) -> (String, Value) {
+    pub(crate) fn next(&mut self) -> (String, Value) {
         let mut name = String::new();
         loop {
             let mut line = String::new();
@@ -91,7 +91,7 @@ impl Events {
     }
 
     /// The data of the next event with this name for which it holds.
-    pub(super) fn until(&mut self, name: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, name: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let (own, data) = self.next();
             if own == name && holds(&data) {

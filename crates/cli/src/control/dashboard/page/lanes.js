@@ -58,6 +58,7 @@ export class Lanes {
     const text = pool.filter || pool.class ? `${counted(matching.length, "machine matches", "machines match")} of ${all.toLocaleString("en")}` : "";
     if (this.shown.textContent !== text) this.shown.textContent = text;
     const before = this.places();
+    const focused = document.activeElement?.closest(".card");
     const drawn = new Set();
     for (const [state, lane] of this.lanes) {
       const machines = matching.filter((machine) => machine.state === state);
@@ -68,6 +69,8 @@ export class Lanes {
       card.root.remove();
       this.cards.delete(id);
     }
+    // A card that is moved to another place loses the focus.
+    if (focused?.isConnected) focused.focus({ preventScroll: true });
     this.rove();
     this.animate(before);
   }
