@@ -9,7 +9,7 @@ pub(crate) mod apply;
 #[cfg(any(test, feature = "config"))]
 pub(crate) mod config;
 pub(crate) mod configuration;
-mod cost;
+pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 mod failure;

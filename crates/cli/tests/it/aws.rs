@@ -5,6 +5,7 @@ mod ceiling;
 mod config;
 mod connect;
 mod crash;
+mod dashboard;
 pub(crate) mod direct_requests;
 mod doctor;
 mod ec2_network;

@@ -14,6 +14,7 @@ mod colour;
 mod config;
 mod corrupt;
 mod crash;
+mod dashboard;
 mod demo;
 mod doctor;
 mod documented_commands;
