@@ -9,6 +9,7 @@ pub(crate) mod config;
 mod config;
 #[cfg(feature = "aws")]
 mod connect;
+mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
@@ -74,6 +75,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
+        Some(Mode::Cost) => cost::cost(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         #[cfg(feature = "aws")]
         Some(Mode::Connect) => connect::connect(common, arguments).await,

@@ -87,6 +87,7 @@ pub enum Mode {
     Run,
     Status,
     Explain,
+    Cost,
     Watch,
     Connect,
     Permissions,
@@ -124,13 +125,14 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 19] = [
+    pub const ALL: [Mode; 20] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
         Mode::Explain,
+        Mode::Cost,
         Mode::Watch,
         Mode::Connect,
         Mode::Permissions,
@@ -158,6 +160,7 @@ impl Mode {
             Mode::Run => "run",
             Mode::Status => "status",
             Mode::Explain => "explain",
+            Mode::Cost => "cost",
             Mode::Watch => "watch",
             Mode::Connect => "connect",
             Mode::Permissions => "permissions",

@@ -9,7 +9,8 @@ pub(crate) mod apply;
 #[cfg(any(test, feature = "config"))]
 pub(crate) mod config;
 pub(crate) mod configuration;
-mod cost;
+pub(crate) mod cost;
+mod estimate;
 pub(crate) mod explain;
 mod failure;
 pub(crate) mod machines;

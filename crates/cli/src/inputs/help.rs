@@ -38,6 +38,7 @@ pub(super) fn about(mode: Mode) -> &'static str {
         Mode::Status => "Show what the pool has and what is wrong, then each machine",
         Mode::Watch => "Watch the pool in the terminal: filter machines, look at one, copy its id",
         Mode::Explain => "Tell what happened to a run or a machine, and why",
+        Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Init => {
@@ -113,6 +114,20 @@ Examples:
   ondeck explain 42
   ondeck explain 42-large --json
   ondeck explain i-0123456789abcdef0 --backend aws --pool acme/web"
+        }
+        Mode::Cost => {
+            "\
+Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+tell: those of a process that was killed may be missing. A machine whose type has no price
+is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+with the local backend, for retention-min.
+
+Examples:
+  ondeck cost
+  ondeck cost --since 24h --json
+  ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+  ondeck cost --print-prices > prices.json
+  ondeck cost --prices prices.json"
         }
         Mode::Watch => {
             "\

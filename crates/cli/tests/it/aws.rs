@@ -4,6 +4,7 @@
 mod ceiling;
 mod config;
 mod connect;
+mod cost;
 mod crash;
 pub(crate) mod direct_requests;
 mod ec2_network;
