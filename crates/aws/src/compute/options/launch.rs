@@ -9,7 +9,7 @@ use crate::inputs;
 /// What a launch asks EC2 for, beside the requirements of the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::compute) struct LaunchOptions {
-    /// At least one.
+    /// Not empty: options without a subnet are refused.
     pub(in crate::compute) subnets: Vec<String>,
     /// How far the price of an on-demand machine may exceed that of the cheapest type that fits, in
     /// percent.
