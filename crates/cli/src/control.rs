@@ -14,6 +14,7 @@ mod dashboard;
 #[cfg(not(feature = "dashboard"))]
 #[path = "control/no_dashboard.rs"]
 mod dashboard;
+mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
@@ -83,6 +84,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
         Some(Mode::Doctor) => doctor::doctor(common).await,
+        Some(Mode::Cost) => cost::cost(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         Some(Mode::Dashboard) => dashboard::dashboard(common).await,
         #[cfg(feature = "aws")]

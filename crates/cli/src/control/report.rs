@@ -11,6 +11,7 @@ pub(crate) mod config;
 pub(crate) mod configuration;
 pub(crate) mod cost;
 pub(crate) mod doctor;
+pub(crate) mod estimate;
 pub(crate) mod explain;
 mod failure;
 pub(crate) mod machines;

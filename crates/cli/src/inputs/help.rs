@@ -43,6 +43,7 @@ pub(super) fn about(mode: Mode) -> &'static str {
         Mode::Doctor => {
             "Check everything that a pool needs, and say what is wrong and what fixes it"
         }
+        Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Init => {
@@ -130,6 +131,16 @@ Examples:
   ondeck doctor
   ondeck doctor --json
   ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
+        Mode::Cost => {
+Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+tell: those of a process that was killed may be missing. A machine whose type has no price
+is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+with the local backend, for retention-min.
+  ondeck cost
+  ondeck cost --since 24h --json
+  ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+  ondeck cost --print-prices > prices.json
+  ondeck cost --prices prices.json"
         }
         Mode::Watch => {
             "\

@@ -4,6 +4,7 @@
 mod ceiling;
 mod config;
 mod connect;
+mod cost;
 mod crash;
 mod dashboard;
 pub(crate) mod direct_requests;

@@ -42,6 +42,7 @@ fn the_help_of_the_program() {
       status       Show what the pool has and what is wrong, then each machine
       explain      Tell what happened to a run or a machine, and why
       doctor       Check everything that a pool needs, and say what is wrong and what fixes it
+      cost         Show what machines, runs, classes and days cost, and what the pool saved
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
       dashboard    Show the pool in the browser: a page on this computer, live
       connect      Open a shell on a machine through AWS Session Manager
@@ -556,6 +557,35 @@ fn the_help_of_the_other_commands() {
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("cost"), @"
+    Show what machines, runs, classes and days cost, and what the pool saved
+
+    Usage: ondeck cost [OPTIONS]
+
+    Options:
+          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or
+                           a time in RFC 3339 [default: 7d]
+          --prices <FILE>  File with prices, in place of the table of the program
+          --print-prices   Print the price table of the program, to begin a file for --prices with, and
+                           nothing else
+          --plot <DIR>     Directory in which to write a plot of the days: cost-light.svg and
+                           cost-dark.svg
+      -h, --help           Print help
+
+    (options of every command)
+
+    Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+    tell: those of a process that was killed may be missing. A machine whose type has no price
+    is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+    with the local backend, for retention-min.
+
+    Examples:
+      ondeck cost
+      ondeck cost --since 24h --json
+      ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+      ondeck cost --print-prices > prices.json
+      ondeck cost --prices prices.json
     ");
     assert_snapshot!(help("explain"), @"
     Tell what happened to a run or a machine, and why

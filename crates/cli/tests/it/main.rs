@@ -13,6 +13,7 @@ mod cloud;
 mod colour;
 mod config;
 mod corrupt;
+mod cost;
 mod crash;
 mod dashboard;
 mod demo;
