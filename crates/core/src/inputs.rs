@@ -87,7 +87,10 @@ pub enum Mode {
     Run,
     Status,
     Explain,
+    Doctor,
+    Cost,
     Watch,
+    Dashboard,
     Connect,
     Permissions,
     Init,
@@ -124,14 +127,17 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 19] = [
+    pub const ALL: [Mode; 20] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
         Mode::Explain,
+        Mode::Doctor,
+        Mode::Cost,
         Mode::Watch,
+        Mode::Dashboard,
         Mode::Connect,
         Mode::Permissions,
         Mode::Init,
@@ -158,7 +164,10 @@ impl Mode {
             Mode::Run => "run",
             Mode::Status => "status",
             Mode::Explain => "explain",
+            Mode::Doctor => "doctor",
+            Mode::Cost => "cost",
             Mode::Watch => "watch",
+            Mode::Dashboard => "dashboard",
             Mode::Connect => "connect",
             Mode::Permissions => "permissions",
             Mode::Init => "init",

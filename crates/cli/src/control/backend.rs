@@ -3,6 +3,7 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+mod doctor;
 mod forge;
 #[cfg(feature = "github")]
 mod kept;
@@ -22,6 +23,7 @@ use ondeck_core::ports::{
 };
 use ondeck_core::runtime::retry::{Retry, retry};
 
+pub(crate) use self::doctor::{ToExamine, to_examine};
 #[cfg(feature = "github")]
 pub(crate) use self::kept::Kept;
 #[cfg(feature = "local")]
