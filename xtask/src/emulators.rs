@@ -1,5 +1,5 @@
-//! Emulators of AWS for tests: DynamoDB Local, and MiniStack for SQS and EC2; and dynoxide, a DynamoDB
-//! for benchmarks. They keep everything in memory and stop when [`Emulators`] is dropped.
+//! Emulators of AWS for tests: DynamoDB Local, and MiniStack for SQS and EC2. They keep everything
+//! in memory and stop when [`Emulators`] is dropped.
 
 mod environment;
 mod install;
@@ -52,15 +52,6 @@ pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     }
 }
 
-/// Which program emulates DynamoDB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DynamoDb {
-    /// Amazon's own, which tests go by.
-    Local,
-    /// One in Rust that uses a fraction of the processor time.
-    Dynoxide,
-}
-
 /// The running emulators, which stop when this is dropped.
 pub(crate) struct Emulators {
     services: [Service; 2],
@@ -73,25 +64,18 @@ pub(crate) struct Emulators {
 }
 
 impl Emulators {
-    /// Installs missing emulators, starts those of tests on free ports, and waits until they answer.
+    /// Installs missing emulators, starts all of them on free ports, and waits until they answer.
     pub(crate) fn start(root: &Path) -> Result<Emulators, TaskError> {
-        Emulators::start_with(root, DynamoDb::Local)
-    }
-
-    /// As [`Emulators::start`], with this DynamoDB.
-    pub(crate) fn start_with(root: &Path, kind: DynamoDb) -> Result<Emulators, TaskError> {
         let lock = install::lock(root)?;
         let installed = install::install(root, &lock)?;
         let (folder, occupied) = occupy(&root.join(tool::DIRECTORY).join("logs"))?;
-        let dynamodb = match kind {
-            DynamoDb::Local => dynamodb(&installed, &folder),
-            DynamoDb::Dynoxide => dynoxide(root, &folder)?,
-        };
         drop(lock);
 
         let started = Instant::now();
-        let mut services =
-            [Service::start(dynamodb)?, Service::start(ministack(&installed, &folder))?];
+        let mut services = [
+            Service::start(dynamodb(&installed, &folder))?,
+            Service::start(ministack(&installed, &folder))?,
+        ];
         services.iter_mut().try_for_each(Service::until_it_answers)?;
         log(&format!("emulators are ready after {:.1} s", started.elapsed().as_secs_f32()));
 
@@ -103,6 +87,7 @@ impl Emulators {
             shellcheck: &installed.shellcheck,
             actionlint: &installed.workflows.actionlint,
             act: &installed.workflows.act,
+            axe: &installed.axe,
             folder: &folder,
         };
         let environment = Environment::of_tests(&places, std::env::vars_os().map(|(name, _)| name));
@@ -126,11 +111,6 @@ impl Emulators {
 
     pub(crate) fn sqs(&self) -> String {
         self.services[1].url()
-    }
-
-    /// The process ids of the emulators of DynamoDB and SQS.
-    pub(crate) fn pids(&self) -> [u32; 2] {
-        self.services.each_ref().map(Service::pid)
     }
 
     /// An error for each emulator that has stopped unexpectedly. Failures since then may
@@ -195,41 +175,19 @@ fn dynamodb(installed: &Installed, folder: &Path) -> EmulatorSpec {
     EmulatorSpec {
         name: "DynamoDB Local",
         command: Box::new(command),
-        greeting: LIST_TABLES.to_owned(),
+        // Listing tables needs its database, not only its listener.
+        greeting: "POST / HTTP/1.1\r\n\
+             Host: 127.0.0.1\r\n\
+             Connection: close\r\n\
+             Content-Type: application/x-amz-json-1.0\r\n\
+             X-Amz-Target: DynamoDB_20120810.ListTables\r\n\
+             Authorization: AWS4-HMAC-SHA256 \
+             Credential=greeting/20260101/us-east-1/dynamodb/aws4_request, \
+             SignedHeaders=host, Signature=none\r\n\
+             Content-Length: 2\r\n\r\n{}"
+            .into(),
         log: folder.join("dynamodb.log"),
     }
-}
-
-/// A request that needs the database of a DynamoDB, not only its listener.
-const LIST_TABLES: &str = "POST / HTTP/1.1\r\n\
-     Host: 127.0.0.1\r\n\
-     Connection: close\r\n\
-     Content-Type: application/x-amz-json-1.0\r\n\
-     X-Amz-Date: 20260101T000000Z\r\n\
-     X-Amz-Target: DynamoDB_20120810.ListTables\r\n\
-     Authorization: AWS4-HMAC-SHA256 \
-     Credential=greeting/20260101/us-east-1/dynamodb/aws4_request, \
-     SignedHeaders=host, Signature=none\r\n\
-     Content-Length: 2\r\n\r\n{}";
-
-/// Builds dynoxide if it is missing.
-fn dynoxide(root: &Path, folder: &Path) -> Result<EmulatorSpec, TaskError> {
-    let tool = &tool::DYNOXIDE;
-    if !tool.is_there(root) && tool.install(root) != 0 {
-        return Err(TaskError::new("no DynamoDB for benchmarks", "see what cargo says above"));
-    }
-    let program = tool.path(root);
-    let command = move |port: u16| {
-        let mut command = bare(&program);
-        command.args(["--port", &port.to_string(), "--log", "quiet"]);
-        command
-    };
-    Ok(EmulatorSpec {
-        name: "dynoxide",
-        command: Box::new(command),
-        greeting: LIST_TABLES.to_owned(),
-        log: folder.join("dynamodb.log"),
-    })
 }
 
 fn ministack(installed: &Installed, folder: &Path) -> EmulatorSpec {

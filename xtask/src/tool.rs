@@ -1,6 +1,6 @@
 //! Programs from crates.io that the tasks need and cargo does not include.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::console::log;
 use crate::step::{Step, cargo, tool};
@@ -11,66 +11,34 @@ pub(crate) const DIRECTORY: &str = ".tools";
 /// A program that is published on crates.io.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// The name of the package.
+    /// The name of the package, and of its program.
     pub(crate) name: &'static str,
-    /// The name of its program.
-    pub(crate) program: &'static str,
     /// The subcommand of cargo, or `None` for a program that is called by its own name.
     subcommand: Option<&'static str>,
     /// The version to build. An installed tool may have any version.
     version: &'static str,
     /// Flags that choose its features.
     features: &'static str,
-    /// Whether it is built with optimisation, which takes three times as long.
-    optimised: bool,
 }
 
 pub(crate) const NEXTEST: Tool = Tool {
     name: "cargo-nextest",
-    program: "cargo-nextest",
     subcommand: Some("nextest"),
     version: "0.9.143",
     // Without the self-update, which needs an HTTP client and TLS.
     features: "--no-default-features --features default-no-update",
-    optimised: false,
 };
-pub(crate) const DENY: Tool = Tool {
-    name: "cargo-deny",
-    program: "cargo-deny",
-    subcommand: Some("deny"),
-    version: "0.20.2",
-    features: "",
-    optimised: false,
-};
-pub(crate) const MUTANTS: Tool = Tool {
-    name: "cargo-mutants",
-    program: "cargo-mutants",
-    subcommand: Some("mutants"),
-    version: "27.1.0",
-    features: "",
-    optimised: false,
-};
+pub(crate) const DENY: Tool =
+    Tool { name: "cargo-deny", subcommand: Some("deny"), version: "0.20.2", features: "" };
+pub(crate) const MUTANTS: Tool =
+    Tool { name: "cargo-mutants", subcommand: Some("mutants"), version: "27.1.0", features: "" };
 
 pub(crate) const MDBOOK: Tool = Tool {
     name: "mdbook",
-    program: "mdbook",
     subcommand: None,
     version: "0.5.4",
     // Without its web server and file watcher, which bring in axum and notify.
     features: "--no-default-features --features search",
-    optimised: false,
-};
-
-/// The DynamoDB of benchmarks.
-pub(crate) const DYNOXIDE: Tool = Tool {
-    name: "dynoxide-rs",
-    program: "dynoxide",
-    subcommand: None,
-    version: "3.2.0",
-    // Without the import of tables and the server for language models.
-    features: "--no-default-features --features native-sqlite,http-server,cli",
-    // Its processor time is part of what is measured.
-    optimised: true,
 };
 
 impl Tool {
@@ -82,26 +50,21 @@ impl Tool {
                 command.arg(subcommand);
                 command
             }
-            None => tool(root, self.program),
+            None => tool(root, self.name),
         };
         command.arg("--version").output().is_ok_and(|answer| answer.status.success())
     }
 
-    /// The path of its program, or its name if it is not installed.
-    pub(crate) fn path(&self, root: &Path) -> PathBuf {
-        tool(root, self.program).get_program().into()
-    }
-
     /// Builds and installs the tool. Returns cargo's exit code.
     pub(crate) fn install(&self, root: &Path) -> u8 {
-        let Tool { name, program, version, .. } = self;
-        log(&format!("\n{program} is not on PATH: building {version} into {DIRECTORY}"));
+        let Tool { name, version, .. } = self;
+        log(&format!("\n{name} is not on PATH: building {version} into {DIRECTORY}"));
         log("this takes a few minutes, once");
         let exit_code = self.installation().run(root);
         if exit_code != 0 {
             log(&format!("error: cannot build {name}"));
             log(&format!(
-                "hint: install a C compiler and allow access to crates.io, or put {program} on PATH"
+                "hint: install a C compiler and allow access to crates.io, or put {name} on PATH"
             ));
             return exit_code;
         }
@@ -112,11 +75,11 @@ impl Tool {
         exit_code
     }
 
+    /// Built without optimisation, which takes a third of the time; no tool is limited by its speed.
     fn installation(&self) -> Step {
         let Tool { name, version, features, .. } = self;
-        let debug = if self.optimised { "" } else { "--debug" };
         let line = format!(
-            "install --locked {debug} --root {DIRECTORY} --target-dir {DIRECTORY}/build \
+            "install --locked --debug --root {DIRECTORY} --target-dir {DIRECTORY}/build \
              --version {version} {features} {name}"
         );
         Step::new(format!("build {name}"), &line)
@@ -137,7 +100,5 @@ mod tests {
             "CARGO_PROFILE_DEV_DEBUG=false CARGO_NET_RETRY=10 cargo install --locked --debug \
              --root .tools --target-dir .tools/build --version 0.20.2 cargo-deny"
         );
-        let optimised = DYNOXIDE.installation().to_string();
-        assert!(!optimised.contains("--debug"), "{optimised}");
     }
 }

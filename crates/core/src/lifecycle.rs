@@ -314,7 +314,7 @@ impl<S: TypedState> Instance<S> {
 
 impl Instance<Created> {
     /// (absent) → created. Gives a machine that was just launched its record, its owner and its
-    /// first deadline.
+    /// first deadline. Its event tells what kind of machine it is.
     pub fn register(
         id: &InstanceId,
         spec: &MachineSpec,
@@ -344,7 +344,7 @@ impl Instance<Created> {
             guard: Guard::Absent,
             next: Next::Insert(Box::new(record)),
             at: now,
-            why: String::new(),
+            why: spec.told(),
             settings_version: None,
         };
         Pending { change, _next: PhantomData }

@@ -224,6 +224,14 @@ pub trait History: Send + Sync {
     /// The events of machines while the run owned them, and those by which it lost them. At most
     /// `limit` of them, the latest.
     async fn events_of_run(&self, run: &RunId, limit: usize) -> PortResult<Events>;
+    /// The events of all machines in this span, both ends included. At most `limit` of them, the latest,
+    /// at a cost that grows with their number.
+    async fn events_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> PortResult<Events>;
     /// What the calls of provision for this run did, the oldest first. At most the latest `limit`.
     async fn summaries_of_run(
         &self,

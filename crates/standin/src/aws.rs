@@ -1,5 +1,5 @@
-//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, an EC2 whose machines are
-//! processes, and an SQS for benchmarks.
+//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, and an EC2
+//! whose machines are processes.
 
 mod call;
 mod ec2;
@@ -10,7 +10,6 @@ mod imds;
 mod machines;
 mod models;
 mod params;
-mod sqs;
 mod units;
 mod xml;
 

@@ -1,9 +1,5 @@
 //! `cargo xtask bench aws`: builds the program in release mode, has `crates/cli/benches/aws` measure it
 //! on emulated AWS, and judges the results by what is required.
-//!
-//! DynamoDB and SQS are stand-ins that use little processor time, because what they use delays the program
-//! on a computer with two cores. With `--reference`, they are the emulators that the tests go by: calls and
-//! round trips must be the same.
 
 mod judgement;
 mod plot;
@@ -17,15 +13,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::console::{log, print};
-use crate::emulators::{DynamoDb, Emulators};
+use crate::emulators;
 use crate::error::TaskError;
 use crate::sim::target_of;
 use crate::step::Step;
 use judgement::Judgement;
 use results::Results;
-
-/// The argument that chooses the emulators of the tests.
-const REFERENCE: &str = "--reference";
 
 /// Measures and judges the selected rows, all if there are none. Returns 0 unless a step failed or a
 /// requirement is missed on the quiet computer.
@@ -36,13 +29,7 @@ pub(crate) fn run(root: &Path, rows: &[String]) -> u8 {
     }
     let target = target_of(root);
     let folder = target.join("bench");
-    let measured = match measure(root, &target.join("release").join("ondeck"), rows) {
-        Ok(exit_code) => exit_code,
-        Err(error) => {
-            error.report();
-            return 1;
-        }
-    };
+    let measured = emulators::run(root, &command(&target.join("release").join("ondeck"), rows));
     match report(&folder) {
         Ok(missed) => measured.max(u8::from(missed)),
         Err(error) => {
@@ -56,34 +43,13 @@ fn build() -> Step {
     Step::new("build", "build --release --package ondeck --features aws")
 }
 
-/// Runs the benchmark on emulators of its own, and returns its exit code.
-fn measure(root: &Path, program: &Path, rows: &[String]) -> Result<u8, TaskError> {
-    let is_reference = rows.iter().any(|row| row == REFERENCE);
-    let built = harness("--no-run", &[]).run(root);
-    if built != 0 {
-        return Ok(built);
-    }
-    let kind = if is_reference { DynamoDb::Local } else { DynamoDb::Dynoxide };
-    let emulators = Emulators::start_with(root, kind)?;
-    let [dynamodb, sqs] = emulators.pids();
-    let mut step = harness("", rows)
-        .within(&emulators.environment)
-        .with_env("ONDECK_BENCH_PROGRAM", program.display().to_string())
-        .with_env("ONDECK_BENCH_DYNAMODB_PID", dynamodb.to_string());
-    if is_reference {
-        step = step
-            .with_env("ONDECK_BENCH_REFERENCE", "1")
-            .with_env("ONDECK_BENCH_SQS_PID", sqs.to_string());
-    }
-    Ok(step.run(root))
-}
-
-/// The step that builds or runs the benchmark. The gateway is optimised, since it takes part in each call.
-fn harness(option: &str, rows: &[String]) -> Step {
-    let line =
-        format!("bench --package ondeck --features aws --bench aws --profile gateway {option} --");
-    let rows: Vec<String> = rows.iter().filter(|row| *row != REFERENCE).cloned().collect();
-    Step::new("measure", &line).and(&rows)
+/// The harness needs no release build, which would take minutes: the gateway's share of a round trip is
+/// part of what is measured as a round trip.
+fn command(program: &Path, rows: &[String]) -> Vec<String> {
+    let line = "cargo bench --package ondeck --features aws --bench aws --profile sim --";
+    let program = format!("ONDECK_BENCH_PROGRAM={}", program.display());
+    let words = ["env", &program].into_iter().chain(line.split(' ')).map(str::to_owned);
+    words.chain(rows.iter().cloned()).collect()
 }
 
 /// Prints the tables and draws the plots. Returns whether a requirement is missed.
@@ -94,7 +60,6 @@ fn report(folder: &Path) -> Result<bool, TaskError> {
     let results = Results::of(&json);
     let judgements = judgement::all(&results);
     print(&table::table(&results, &judgements));
-    print(&table::cpu_table(&results, &judgements));
     for (name, theme) in plot::THEMES {
         let file = folder.join(format!("aws-{name}.svg"));
         let drawn = plot::draw(&judgements, theme);
@@ -114,9 +79,10 @@ mod tests {
 
     #[test]
     fn the_release_build_is_measured() {
-        let rows = ["warm-10".to_owned(), REFERENCE.to_owned()];
-        let command = harness("", &rows).to_string();
-        assert!(command.ends_with(" -- warm-10"), "{command}");
+        let rows = ["warm-10".to_owned()];
+        let command = command(Path::new("/target/release/ondeck"), &rows);
+        assert_eq!(command[1], "ONDECK_BENCH_PROGRAM=/target/release/ondeck");
+        assert_eq!(command.last().map(String::as_str), Some("warm-10"));
         assert!(build().to_string().contains(" --release "));
     }
 }

@@ -9,20 +9,9 @@ use ondeck_standin::{Gateway, GatewayOptions, PolicyPool, Role};
 /// Where both are, for as long as the process lives.
 pub(crate) fn emulators() -> String {
     static GATEWAY: OnceLock<Gateway> = OnceLock::new();
-    at(&GATEWAY, false)
-}
-
-/// As [`emulators`], with the gateway's own queues in place of the emulator's.
-pub(crate) fn own_queues() -> String {
-    static GATEWAY: OnceLock<Gateway> = OnceLock::new();
-    at(&GATEWAY, true)
-}
-
-fn at(gateway: &OnceLock<Gateway>, own_queues: bool) -> String {
     let start = || {
         let options = GatewayOptions::on(&Emulators::running());
-        let gateway =
-            Gateway::start(GatewayOptions { refuse_unknown: true, own_queues, ..options });
+        let gateway = Gateway::start(GatewayOptions { refuse_unknown: true, ..options });
         // One store is both the control plane's and the agents' here, and its tests read events.
         let every_pool = PolicyPool {
             pool: "test/*".to_owned(),
@@ -33,5 +22,5 @@ fn at(gateway: &OnceLock<Gateway>, own_queues: bool) -> String {
         gateway.grant("test", &every_pool, &roles);
         gateway
     };
-    gateway.get_or_init(start).endpoint("control").url().to_owned()
+    GATEWAY.get_or_init(start).endpoint("control").url().to_owned()
 }

@@ -1,4 +1,4 @@
-//! What the port promises, asked of the emulator and of the gateway's own queues.
+//! What the port promises, asked of the emulator.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use ondeck_core::ports::{Depth, Pool, Receipt, ReceivedMessage};
 use ondeck_core::testkit::contract::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 use serde_json::json;
 
-use crate::checked::{emulators, own_queues};
 use crate::queues::{Gateway, class, own_name, pool, pool_at, tickets};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -26,25 +25,11 @@ async fn the_pool_fulfils_its_contract() {
     pool_suite(&pool(&own_name()).await, &let_time_pass).await;
 }
 
-#[tokio::test]
-async fn a_pool_on_the_gateways_own_queues_fulfils_its_contract() {
-    pool_suite(&pool_at(&own_name(), &own_queues()).await, &let_time_pass).await;
-}
-
+/// A delivery that leaves its message visible is followed by a second one.
 #[tokio::test]
 async fn the_pool_may_deliver_twice() {
-    delivers_twice(&emulators()).await;
-}
-
-#[tokio::test]
-async fn a_pool_on_the_gateways_own_queues_may_deliver_twice() {
-    delivers_twice(&own_queues()).await;
-}
-
-/// A delivery that leaves its message visible is followed by a second one.
-async fn delivers_twice(emulator: &str) {
     let mut first = true;
-    let gateway = Gateway::before(emulator, move |action, body| {
+    let gateway = Gateway::start(move |action, body| {
         if action == "ReceiveMessage" && std::mem::take(&mut first) {
             body["VisibilityTimeout"] = json!(0);
         }
@@ -56,19 +41,10 @@ async fn delivers_twice(emulator: &str) {
 
 #[tokio::test]
 async fn bodies_are_passed_on_untouched() {
-    passes_bodies_untouched(&emulators()).await;
-}
-
-#[tokio::test]
-async fn the_gateways_own_queues_pass_bodies_on_untouched() {
-    passes_bodies_untouched(&own_queues()).await;
-}
-
-async fn passes_bodies_untouched(emulator: &str) {
     let texts = ["{ no ticket", "é\n\t<&\"'> \\u0041", " "];
     let mut next = texts.into_iter();
     // The ticket is replaced by other bodies.
-    let gateway = Gateway::before(emulator, move |action, body| {
+    let gateway = Gateway::start(move |action, body| {
         if action == "SendMessageBatch" {
             body["Entries"][0]["MessageBody"] = json!(next.next().unwrap());
         }

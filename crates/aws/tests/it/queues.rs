@@ -115,15 +115,6 @@ impl Gateway {
     pub(crate) async fn start(
         script: impl FnMut(&str, &mut Value) -> Option<Answer> + Send + 'static,
     ) -> Gateway {
-        Gateway::before(&checked::emulators(), script).await
-    }
-
-    /// A gateway as by [`Gateway::start`], before the emulator at this address.
-    pub(crate) async fn before(
-        emulator: &str,
-        script: impl FnMut(&str, &mut Value) -> Option<Answer> + Send + 'static,
-    ) -> Gateway {
-        let emulator: Arc<str> = emulator.into();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -132,10 +123,9 @@ impl Gateway {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (noted, script, emulator) = (noted.clone(), script.clone(), emulator.clone());
-                let serve = service_fn(move |request| {
-                    handle(request, noted.clone(), script.clone(), emulator.clone())
-                });
+                let (noted, script) = (noted.clone(), script.clone());
+                let serve =
+                    service_fn(move |request| handle(request, noted.clone(), script.clone()));
                 let connection = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), serve);
                 tokio::spawn(connection);
@@ -164,7 +154,6 @@ async fn handle(
     request: Request<Incoming>,
     seen: Arc<Mutex<Vec<Seen>>>,
     script: Arc<Mutex<Script>>,
-    emulator: Arc<str>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let header = |name: &str| head.headers[name].to_str().unwrap().to_owned();
@@ -176,7 +165,7 @@ async fn handle(
     seen.lock().unwrap().push(noted);
     let answer = (script.lock().unwrap())(&action, &mut body);
     let Some(answer) = answer else {
-        return Ok(pass_on(&emulator, &head, &body).await);
+        return Ok(pass_on(&head, &body).await);
     };
     let mut response = Response::builder().status(answer.status);
     for (name, value) in answer.headers {
@@ -185,12 +174,8 @@ async fn handle(
     Ok(response.body(Full::from(answer.body.to_string())).unwrap())
 }
 
-async fn pass_on(
-    emulator: &str,
-    head: &hyper::http::request::Parts,
-    body: &Value,
-) -> Response<Full<Bytes>> {
-    let mut request = Request::post(emulator);
+async fn pass_on(head: &hyper::http::request::Parts, body: &Value) -> Response<Full<Bytes>> {
+    let mut request = Request::post(checked::emulators());
     for name in ["content-type", "x-amz-target", "authorization", "x-amz-date"] {
         request = request.header(name, &head.headers[name]);
     }

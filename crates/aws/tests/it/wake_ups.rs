@@ -27,13 +27,9 @@ struct WakeHarness {
 
 impl WakeHarness {
     async fn new() -> WakeHarness {
-        WakeHarness::with(false).await
-    }
-
-    async fn with(own_queues: bool) -> WakeHarness {
         let emulators = Emulators::running();
         let options = GatewayOptions::at(&emulators.dynamodb, &emulators.ministack);
-        let gateway = Gateway::start(GatewayOptions { own_queues, ..options });
+        let gateway = Gateway::start(options);
         let mut store = StoreHarness::new();
         store.dynamodb = gateway.endpoint("control").url().to_owned();
         let control = store.store().await;
@@ -94,16 +90,7 @@ async fn sqs() -> aws_sdk_sqs::Client {
 
 #[tokio::test]
 async fn wake_ups_fulfil_their_contract() {
-    fulfils_the_contract(false).await;
-}
-
-#[tokio::test]
-async fn wake_ups_by_the_gateways_own_queues_fulfil_it() {
-    fulfils_the_contract(true).await;
-}
-
-async fn fulfils_the_contract(own_queues: bool) {
-    let harness = WakeHarness::with(own_queues).await;
+    let harness = WakeHarness::new().await;
     let (control, id) = (harness.control().await, instance("i-0123456789abcdef0"));
     let agent = harness.agent(&id).await;
     wake_up_suite(&control, &agent, &id, &harness.clock).await;

@@ -1,7 +1,6 @@
 //! A pool on emulated AWS behind a gateway, and the built program as its user starts it.
 
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -17,13 +16,9 @@ use serde_json::Value;
 
 use crate::adapters::Adapters;
 use crate::claims;
-use crate::cpu::{self, Cpu};
 
 /// The program to measure instead of the one that was built with the benchmark.
 const PROGRAM: &str = "ONDECK_BENCH_PROGRAM";
-/// Set if SQS is the emulator of the tests also for what is timed. Otherwise the gateway has queues of its
-/// own, which use little processor time.
-const REFERENCE: &str = "ONDECK_BENCH_REFERENCE";
 
 #[derive(Debug, Default)]
 pub(crate) struct HarnessOptions {
@@ -65,7 +60,6 @@ impl BenchHarness {
             command: options.agents.then_some(command),
             boot: options.boot,
             capacity: Capacity::default(),
-            own_queues: !options.checked && std::env::var_os(REFERENCE).is_none(),
             measure_units: options.checked,
             record_bodies: !options.checked,
             watch: options.watch,
@@ -128,17 +122,17 @@ impl BenchHarness {
 
     /// Runs it. Returns what it printed, if that is JSON.
     pub(crate) fn ondeck(&self, arguments: &[impl AsRef<OsStr>]) -> Value {
-        self.run(arguments, 0).printed
+        self.run(arguments, 0).1
     }
 
     /// Runs it, with calls counted from here on.
     pub(crate) fn timed(&self, arguments: &[&str]) -> Duration {
         self.control.reset();
-        self.run(arguments, 0).took
+        self.run(arguments, 0).0
     }
 
-    /// Runs it and expects this exit code.
-    pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> Ran {
+    /// Runs it and expects this exit code. Returns how long the process took, and what it printed.
+    pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> (Duration, Value) {
         let mode = arguments[0].as_ref().to_string_lossy();
         let mut command = Command::new(program());
         command
@@ -149,30 +143,14 @@ impl BenchHarness {
             .env("ONDECK_HOME", self.home.path())
             .env("AWS_ENDPOINT_URL", self.control.url())
             .env("AWS_ACCESS_KEY_ID", Role::of_command(&mode).name())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let before = Cpu::now(&self.gateway);
+            .stdin(Stdio::null());
         let started = Instant::now();
-        let mut child = command.spawn().unwrap();
-        let stderr = cpu::read_beside(child.stderr.take().unwrap());
-        let mut stdout = Vec::new();
-        child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-        let (status, program) = cpu::wait(&mut child);
+        let done = command.output().unwrap();
         let took = started.elapsed();
-        let cpu = Cpu::now(&self.gateway).since(before, program);
-        let stderr = stderr.join().unwrap();
-        assert_eq!(status.code(), Some(code), "{mode}: {}", String::from_utf8_lossy(&stderr));
-        Ran { took, cpu, printed: serde_json::from_slice(&stdout).unwrap_or_default() }
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{mode}: {stderr}");
+        (took, serde_json::from_slice(&done.stdout).unwrap_or_default())
     }
-}
-
-/// What a process of the program has done.
-pub(crate) struct Ran {
-    pub(crate) took: Duration,
-    pub(crate) cpu: Cpu,
-    /// What it printed, if that is JSON.
-    pub(crate) printed: Value,
 }
 
 /// The endpoint of calls that measure a round trip.

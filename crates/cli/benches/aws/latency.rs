@@ -27,8 +27,7 @@ use serde_json::{Value, json};
 
 use crate::adapters::Adapters;
 use crate::calls;
-use crate::cpu::Cpu;
-use crate::harness::{BenchHarness, Ran};
+use crate::harness::BenchHarness;
 use load::Load;
 
 /// What the gateway adds to each call unless `--latency-ms` says otherwise. A round trip then takes
@@ -70,7 +69,6 @@ struct Round {
     trips: usize,
     /// What the provider and the agents took of the time, where the row says so.
     outside: Duration,
-    cpu: Cpu,
     /// The operations in the order in which they began, each with its start in milliseconds. A reader of
     /// the results sees from them which calls follow each other.
     operations: Vec<String>,
@@ -218,22 +216,21 @@ impl Round {
     /// Runs the program and looks at its calls.
     fn of(harness: &BenchHarness, arguments: &[String], code: i32) -> (Round, Value) {
         harness.control.reset();
-        let Ran { took, cpu, printed } = harness.run(arguments, code);
+        let (took, printed) = harness.run(arguments, code);
         let log = harness.control.log();
         let (calls, trips) = (harness.control.total(), critical_path(&log).len());
         let operations = operations(log);
-        (Round { took, calls, trips, outside: Duration::ZERO, cpu, operations }, printed)
+        (Round { took, calls, trips, outside: Duration::ZERO, operations }, printed)
     }
 
     fn to_json(&self, round_trip: Duration) -> Value {
-        let Round { took, calls, trips, outside, cpu, operations } = self;
+        let Round { took, calls, trips, outside, operations } = self;
         json!({
             "ms": millis(*took),
             "calls": calls,
             "trips": trips,
             "outsideMs": millis(*outside),
             "roundTripMs": millis(round_trip),
-            "cpuMs": cpu.to_json(),
             "operations": operations,
         })
     }

@@ -9,7 +9,6 @@
 mod adapters;
 mod calls;
 mod claims;
-mod cpu;
 mod fakes;
 mod harness;
 mod latency;

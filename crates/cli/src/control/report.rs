@@ -9,8 +9,9 @@ pub(crate) mod apply;
 #[cfg(any(test, feature = "config"))]
 pub(crate) mod config;
 pub(crate) mod configuration;
-mod cost;
+pub(crate) mod cost;
 pub(crate) mod doctor;
+pub(crate) mod estimate;
 pub(crate) mod explain;
 mod failure;
 pub(crate) mod machines;

@@ -38,10 +38,12 @@ pub(super) fn about(mode: Mode) -> &'static str {
         }
         Mode::Status => "Show what the pool has and what is wrong, then each machine",
         Mode::Watch => "Watch the pool in the terminal: filter machines, look at one, copy its id",
+        Mode::Dashboard => "Show the pool in the browser: a page on this computer, live",
         Mode::Explain => "Tell what happened to a run or a machine, and why",
         Mode::Doctor => {
             "Check everything that a pool needs, and say what is wrong and what fixes it"
         }
+        Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Init => {
@@ -129,6 +131,16 @@ Examples:
   ondeck doctor
   ondeck doctor --json
   ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
+        Mode::Cost => {
+Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+tell: those of a process that was killed may be missing. A machine whose type has no price
+is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+with the local backend, for retention-min.
+  ondeck cost
+  ondeck cost --since 24h --json
+  ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+  ondeck cost --print-prices > prices.json
+  ondeck cost --prices prices.json"
         }
         Mode::Watch => {
             "\
@@ -140,6 +152,19 @@ Examples:
   ondeck watch
   ondeck watch --all --interval-sec 10
   ondeck watch --backend aws --pool acme/web"
+        }
+        Mode::Dashboard => {
+            "\
+Prints the address of the page and serves it until it is interrupted. It reads the pool
+only while a page is open, and changes nothing. On an address that other computers reach,
+the page needs a token: ONDECK_DASHBOARD_TOKEN, otherwise one that is made and printed.
+The connection is not encrypted; from elsewhere, rather use ssh -L 6633:127.0.0.1:6633.
+
+Examples:
+  ondeck dashboard
+  ondeck dashboard --listen 127.0.0.1:8080 --interval-sec 10
+  ondeck dashboard --backend aws --pool acme/web
+  ondeck dashboard --listen 192.0.2.7:6633"
         }
         Mode::Connect => {
             "\
@@ -266,6 +291,7 @@ Examples:
             "\
 Examples:
   ondeck demo
+  ondeck demo --dashboard
   ondeck demo --keep"
         }
         Mode::Agent => {

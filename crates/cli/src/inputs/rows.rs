@@ -1,8 +1,11 @@
 //! The inputs of the program itself: what a process connects to and prints, and the options of
 //! commands that only the program has.
 
+use std::net::SocketAddr;
+
 use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
+use ondeck_core::modes::cost::Since;
 
 /// The word for the local backend and the local forge.
 pub(crate) const LOCAL: &str = "local";
@@ -137,17 +140,72 @@ pub(crate) const WATCH: Input = Input::switch(
     &[Mode::Status],
 )
 .conflicting(&["json"]);
+pub(crate) const SINCE: Input = Input::call(
+    "since",
+    "TIME",
+    "Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or a time in RFC 3339",
+    &[Mode::Cost],
+)
+.or("7d")
+.checked(|text| text.parse::<Since>().map(drop));
+pub(crate) const PRICES: Input = Input::call(
+    "prices",
+    "FILE",
+    "File with prices, in place of the table of the program",
+    &[Mode::Cost],
+);
+pub(crate) const PRINT_PRICES: Input = Input::switch(
+    "print-prices",
+    "Print the price table of the program, to begin a file for --prices with, and nothing else",
+    &[Mode::Cost],
+)
+.conflicting(&["json", "prices", "plot"]);
+pub(crate) const PLOT: Input = Input::call(
+    "plot",
+    "DIR",
+    "Directory in which to write a plot of the days: cost-light.svg and cost-dark.svg",
+    &[Mode::Cost],
+);
 pub(crate) const INTERVAL: Input = Input::call(
     "interval-sec",
     "SEC",
     "Pause between two readings of the pool; a reading is one batch of calls",
-    &[Mode::Watch],
+    &[Mode::Watch, Mode::Dashboard],
 )
 .or("2")
 .checked(|text| match text.parse::<u32>() {
     Ok(1..=3_600) => Ok(()),
     _ => Err("is not a whole number from 1 to 3600".to_owned()),
 });
+pub(crate) const LISTEN: Input = Input::call(
+    "listen",
+    "ADDRESS:PORT",
+    "Where the page is served; any address but one of this computer itself needs a token",
+    &[Mode::Dashboard],
+)
+.or("127.0.0.1:6633")
+.checked(|text| text.parse::<SocketAddr>().map(drop).map_err(|_| NO_ADDRESS.to_owned()));
+const NO_ADDRESS: &str = "is not an address with a port, such as 127.0.0.1:6633 or [::1]:6633";
+pub(crate) const DASHBOARD_TOKEN: Input = Input::secret(
+    "dashboard-token",
+    "TOKEN",
+    "Token without which the page is not shown; give it as a variable, because other users of this \
+     computer see command lines",
+)
+.of_modes(&[Mode::Dashboard])
+.or_described("made at random if --listen needs one")
+.checked(|text| {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    match text.len() {
+        20..=128 if text.chars().all(is_plain) => Ok(()),
+        _ => Err("is not 20 to 128 letters, digits and -._~".to_owned()),
+    }
+});
+pub(crate) const DASHBOARD: Input = Input::switch(
+    "dashboard",
+    "Show the pool in the browser too; needs a build with the feature dashboard",
+    &[Mode::Demo],
+);
 pub(crate) const KEEP: Input = Input::switch(
     "keep",
     "Keep the temporary home with its store and logs, and print its path",
@@ -244,8 +302,15 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             ACTOR,
             WATCH,
             INTERVAL,
+            LISTEN,
+            DASHBOARD_TOKEN,
+            SINCE,
+            PRICES,
+            PRINT_PRICES,
+            PLOT,
             ROLE,
             OTHER_POOL,
+            DASHBOARD,
             KEEP,
             WAIT,
             FORCE,

@@ -145,7 +145,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.17; GitHub-hosted runners of the same size: about USD 0.72.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     assert_snapshot!(done.stdout.lines().last().unwrap().split(" after").next().unwrap(), @"run 7: 0 warm, 2 cold, 0 adopted");
 
@@ -162,7 +162,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: about USD 0.01.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     let step = WorkflowStep::of(&home);
@@ -198,7 +198,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.26; GitHub-hosted runners of the same size: about USD 1.08. 2 warm starts saved # s of boot time, worth less than a cent, at # s per boot (as measured in this call).
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     let step = WorkflowStep::of(&home);
@@ -228,7 +228,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     home.release("8").succeeded();
@@ -261,7 +261,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36. 1 warm start saved # s of boot time, worth less than a cent, at # s per boot (usual on EC2).
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 }
 
@@ -469,7 +469,7 @@ fn a_machine_that_does_not_respond_is_a_warning_only_in_the_action() {
 
     The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: less than a cent.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     let (done, _) = silent("8", "");
     assert_eq!(done.code, 8);

@@ -42,7 +42,9 @@ fn the_help_of_the_program() {
       status       Show what the pool has and what is wrong, then each machine
       explain      Tell what happened to a run or a machine, and why
       doctor       Check everything that a pool needs, and say what is wrong and what fixes it
+      cost         Show what machines, runs, classes and days cost, and what the pool saved
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
+      dashboard    Show the pool in the browser: a page on this computer, live
       connect      Open a shell on a machine through AWS Session Manager
       permissions  Check on AWS what the role of the current credentials may do
       init         Write the settings, workflows and infrastructure of a pool into the current
@@ -482,6 +484,34 @@ fn the_help_of_the_other_commands() {
       ondeck watch --all --interval-sec 10
       ondeck watch --backend aws --pool acme/web
     ");
+    assert_snapshot!(help("dashboard"), @"
+    Show the pool in the browser: a page on this computer, live
+
+    Usage: ondeck dashboard [OPTIONS]
+
+    Options:
+          --interval-sec <SEC>       Pause between two readings of the pool; a reading is one batch of
+                                     calls [default: 2]
+          --listen <ADDRESS:PORT>    Where the page is served; any address but one of this computer
+                                     itself needs a token [default: 127.0.0.1:6633]
+          --dashboard-token <TOKEN>  Token without which the page is not shown; give it as a variable,
+                                     because other users of this computer see command lines [default:
+                                     made at random if --listen needs one]
+      -h, --help                     Print help
+
+    (options of every command)
+
+    Prints the address of the page and serves it until it is interrupted. It reads the pool
+    only while a page is open, and changes nothing. On an address that other computers reach,
+    the page needs a token: ONDECK_DASHBOARD_TOKEN, otherwise one that is made and printed.
+    The connection is not encrypted; from elsewhere, rather use ssh -L 6633:127.0.0.1:6633.
+
+    Examples:
+      ondeck dashboard
+      ondeck dashboard --listen 127.0.0.1:8080 --interval-sec 10
+      ondeck dashboard --backend aws --pool acme/web
+      ondeck dashboard --listen 192.0.2.7:6633
+    ");
     assert_snapshot!(help("run"), @r#"
     Queue a job for a run on the local forge, show its output, exit with its code
 
@@ -527,6 +557,35 @@ fn the_help_of_the_other_commands() {
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("cost"), @"
+    Show what machines, runs, classes and days cost, and what the pool saved
+
+    Usage: ondeck cost [OPTIONS]
+
+    Options:
+          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or
+                           a time in RFC 3339 [default: 7d]
+          --prices <FILE>  File with prices, in place of the table of the program
+          --print-prices   Print the price table of the program, to begin a file for --prices with, and
+                           nothing else
+          --plot <DIR>     Directory in which to write a plot of the days: cost-light.svg and
+                           cost-dark.svg
+      -h, --help           Print help
+
+    (options of every command)
+
+    Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+    tell: those of a process that was killed may be missing. A machine whose type has no price
+    is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+    with the local backend, for retention-min.
+
+    Examples:
+      ondeck cost
+      ondeck cost --since 24h --json
+      ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+      ondeck cost --print-prices > prices.json
+      ondeck cost --prices prices.json
     ");
     assert_snapshot!(help("explain"), @"
     Tell what happened to a run or a machine, and why
@@ -646,13 +705,15 @@ fn the_help_of_the_other_commands() {
     Usage: ondeck demo [OPTIONS]
 
     Options:
-          --keep  Keep the temporary home with its store and logs, and print its path
-      -h, --help  Print help
+          --dashboard  Show the pool in the browser too; needs a build with the feature dashboard
+          --keep       Keep the temporary home with its store and logs, and print its path
+      -h, --help       Print help
 
     (options of every command)
 
     Examples:
       ondeck demo
+      ondeck demo --dashboard
       ondeck demo --keep
     ");
     assert_snapshot!(help("agent"), @"

@@ -85,6 +85,31 @@ pub struct MachineSpec {
     pub mem: u32,
 }
 
+impl MachineSpec {
+    /// As the event of its registration tells it, so that it is known after the record is deleted.
+    pub fn told(&self) -> String {
+        let MachineSpec { resource_class, instance_type, usage_class, cpu, mem } = self;
+        format!("{instance_type} {usage_class} of {resource_class} with {cpu} vCPU and {mem} MiB")
+    }
+
+    /// Reads what [`MachineSpec::told`] has put at the end of a reason. `None` if it is not there.
+    pub fn told_in(why: &str) -> Option<MachineSpec> {
+        let words: Vec<&str> = why.split(' ').collect();
+        let told = words.get(words.len().checked_sub(10)?..)?;
+        let [instance_type, usage, "of", class, "with", cpu, "vCPU", "and", mem, "MiB"] = told
+        else {
+            return None;
+        };
+        Some(MachineSpec {
+            resource_class: class.parse().ok()?,
+            instance_type: (*instance_type).to_owned(),
+            usage_class: usage.parse().ok()?,
+            cpu: cpu.parse().ok()?,
+            mem: mem.parse().ok()?,
+        })
+    }
+}
+
 /// What a record counts during the life of its machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {

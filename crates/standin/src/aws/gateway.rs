@@ -49,9 +49,6 @@ pub struct GatewayOptions {
     pub dynamodb: String,
     /// The URL of an emulator for SQS and STS.
     pub sqs: String,
-    /// Whether the gateway has queues of its own and uses the emulator only for what else that emulates. A
-    /// call to them takes a fiftieth of the processor time.
-    pub own_queues: bool,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
     /// The folder with the policies of the roles. Without it, every caller may do everything. With
@@ -112,7 +109,6 @@ impl GatewayOptions {
         GatewayOptions {
             dynamodb: dynamodb.to_owned(),
             sqs: sqs.to_owned(),
-            own_queues: false,
             models: None,
             policies: None,
             measure_units: false,
@@ -178,7 +174,7 @@ impl Gateway {
         let agents_endpoint = Endpoint::new(AGENTS, &agents);
         let machines = Machines::new(&options, agents_endpoint.url(), runtime.handle().clone());
         let shared = Arc::new(Shared {
-            upstreams: Upstreams::new(&options),
+            upstreams: Upstreams::new(&options.dynamodb, &options.sqs),
             models: options.models.as_deref().map(Models::new),
             enforcement: options
                 .policies

@@ -2,7 +2,7 @@
 
 use super::judgement::{Judgement, LOADED, QUIET, Verdict};
 use super::requirements::Bound;
-use super::results::{PROCESSES, Results};
+use super::results::Results;
 
 const HEADER: &str = "\
 | | median | worst | calls | round trips | limit | times the limit | required | holds | beside a load | holds |
@@ -23,22 +23,6 @@ pub(super) fn table(results: &Results, judgements: &[Judgement]) -> String {
          beside the load. Measured in {:.0} s.\n",
         results.latency_ms, results.seconds,
     ));
-    text
-}
-
-/// The processor time of a round, by process, on the quiet computer.
-pub(super) fn cpu_table(results: &Results, judgements: &[Judgement]) -> String {
-    let mut text = format!("\n| CPU ms of a round | {} |\n", PROCESSES.join(" | "));
-    text.push_str(&format!("| --- |{}\n", " --: |".repeat(PROCESSES.len())));
-    for Judgement { requirement, .. } in judgements {
-        let Some(row) = results.find(requirement.row, QUIET) else { continue };
-        let figures = PROCESSES.map(|process| row.cpu_ms(process));
-        // A row that no process of the program is part of has none.
-        if figures.iter().flatten().any(|ms| *ms > 0.0) {
-            let figures = figures.map(|ms| ms.map(|ms| format!("{ms:.1}")).unwrap_or_default());
-            text.push_str(&format!("| {} | {} |\n", requirement.words, figures.join(" | ")));
-        }
-    }
     text
 }
 
@@ -121,22 +105,6 @@ mod tests {
 
     use super::*;
     use crate::bench::aws::judgement;
-
-    #[test]
-    fn processor_time_is_stated_of_rows_that_have_some() {
-        let round = |program: f64, gateway: f64| {
-            let cpu = json!({ "program": program, "gateway": gateway });
-            json!({ "ms": 80.0, "roundTripMs": 10.0, "cpuMs": cpu })
-        };
-        let row = |row: &str, rounds: serde_json::Value| json!({"row": row, "condition": QUIET, "rounds": rounds});
-        let results = Results::of(&json!({ "results": [
-            row("warm-1-prompt", json!([round(9.0, 4.0), round(12.25, 3.0), round(10.0, 5.0)])),
-            row("noticed-10", json!([round(0.0, 0.0)])),
-        ]}));
-        let text = cpu_table(&results, &judgement::all(&results));
-        let lines: Vec<&str> = text.lines().skip(3).collect();
-        assert_eq!(lines, ["| warm provision of 1, prompt agents | 10.0 | 4.0 |  |  |  |  |"]);
-    }
 
     #[test]
     fn each_row_states_what_is_required_of_it() {

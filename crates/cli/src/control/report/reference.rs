@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::apply::ApplyJson;
 use super::config::{ConfigCheckJson, ConfigExportJson};
 use super::doctor::json::DoctorJson;
+use super::cost::CostJson;
 use super::explain::ExplainJson;
 use super::failure::FailureJson;
 use super::machines::MachinesJson;
@@ -55,6 +56,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("pool", outcome_or_failure::<PoolJson>("pool")),
         ("explain", outcome_or_failure::<ExplainJson>("explain")),
         ("doctor", outcome_or_failure::<DoctorJson>("doctor")),
+        ("cost", outcome_or_failure::<CostJson>("cost")),
         ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),
         ("config-check", outcome_or_failure::<ConfigCheckJson<'_>>("config check")),

@@ -130,7 +130,7 @@ fn of_quotas(quotas: &[Quota], settings: &Settings, now: Timestamp) -> Vec<Findi
             .classes
             .names()
             .filter(|class| size(class) > *cpus)
-            .map(|class| class.as_str())
+            .map(ResourceClass::as_str)
             .collect();
         let kept = settings.min_idle.at(now).into_iter().filter(|it| it.usage == *usage);
         let kept: u32 = kept.map(|it| it.count.saturating_mul(size(&it.class))).sum();

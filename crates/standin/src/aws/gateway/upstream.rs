@@ -1,4 +1,4 @@
-//! Forwards calls to the emulators over pooled connections, or to the gateway's own queues.
+//! Forwards calls to the emulators over pooled connections.
 
 use std::time::Duration;
 
@@ -12,12 +12,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::aws::call::{Call, Service};
+use crate::aws::call::Call;
 use crate::aws::faults::answers;
-use crate::aws::sqs::Sqs;
-use crate::http::Answer;
 
-use super::GatewayOptions;
+use crate::http::Answer;
 
 /// How long an idle connection is kept. Emulators close connections that were idle for some
 /// seconds; if we did not close them first, requests would fail now and then.
@@ -33,7 +31,6 @@ pub(super) struct Upstreams {
     client: Client<HttpConnector, Full<Bytes>>,
     dynamodb: Upstream,
     sqs: Upstream,
-    queues: Option<Sqs>,
 }
 
 #[derive(Debug)]
@@ -43,15 +40,14 @@ struct Upstream {
 }
 
 impl Upstreams {
-    pub(super) fn new(options: &GatewayOptions) -> Upstreams {
+    pub(super) fn new(dynamodb: &str, sqs: &str) -> Upstreams {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        let (dynamodb, sqs) = (Upstream::at(&options.dynamodb), Upstream::at(&options.sqs));
-        Upstreams { client, dynamodb, sqs, queues: options.own_queues.then(Sqs::default) }
+        Upstreams { client, dynamodb: Upstream::at(dynamodb), sqs: Upstream::at(sqs) }
     }
 
     pub(super) async fn dynamodb(&self, call: &Call) -> Answer {
@@ -59,10 +55,7 @@ impl Upstreams {
     }
 
     pub(super) async fn sqs(&self, call: &Call) -> Answer {
-        match &self.queues {
-            Some(queues) if call.service == Service::Sqs => queues.answer(call),
-            _ => self.forward(&self.sqs, call).await,
-        }
+        self.forward(&self.sqs, call).await
     }
 
     async fn forward(&self, upstream: &Upstream, call: &Call) -> Answer {
