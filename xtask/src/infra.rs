@@ -39,8 +39,13 @@ const POLICIES: [&str; 11] = [
 ];
 
 /// Those of the module with the function.
-const FUNCTION_POLICIES: [&str; 4] =
-    ["refresh", "optional/function", "optional/image-parameter", "optional/volume-key"];
+const FUNCTION_POLICIES: [&str; 5] = [
+    "refresh",
+    "optional/function",
+    "optional/image-parameter",
+    "optional/volume-key",
+    "optional/notice-webhook",
+];
 
 /// What cfn-lint is installed from.
 const REQUIREMENTS: &str = "xtask/infra/requirements.txt";

@@ -39,6 +39,14 @@ pub const TOKEN_SOURCE: Input = Input::call(
 )
 .checked(|text| SecretSource::parse(text).map(drop))
 .in_action(ActionInput::Absent);
+pub const NOTICE_WEBHOOK_SOURCE: Input = Input::call(
+    "notice-webhook-source",
+    "SOURCE",
+    "Where AWS keeps the address for notices, as for github-app-key-source",
+    &[Mode::Refresh],
+)
+.checked(|text| SecretSource::parse(text).map(drop))
+.in_action(ActionInput::Absent);
 pub const ENDPOINT_URL: Input =
     Input::process("aws-endpoint-url", "URL", "Endpoint of all AWS services, for emulators")
         .or_described("AWS_ENDPOINT_URL, or AWS itself");
@@ -225,6 +233,7 @@ pub const INPUTS: InputTable = InputTable {
         NO_PROXY,
         APP_KEY_SOURCE,
         TOKEN_SOURCE,
+        NOTICE_WEBHOOK_SOURCE,
         POOL,
         TRUST,
         REGION,

@@ -35,8 +35,8 @@ pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use inputs::{
-    AMI, APP_KEY_SOURCE, CONNECT, ENDPOINT_URL, INPUTS, MACHINE_LOGS, METADATA_FIREWALL, OFF, POOL,
-    REGION, SSM, TOKEN_SOURCE, TRUST,
+    AMI, APP_KEY_SOURCE, CONNECT, ENDPOINT_URL, INPUTS, MACHINE_LOGS, METADATA_FIREWALL,
+    NOTICE_WEBHOOK_SOURCE, OFF, POOL, REGION, SSM, TOKEN_SOURCE, TRUST,
 };
 pub use machine_logs::{LogBuffer, LogDestination, MachineLogs};
 pub use names::{InvalidPoolName, PoolName};

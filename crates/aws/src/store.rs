@@ -47,6 +47,7 @@ mod keys;
 mod layout;
 mod record_cache;
 mod removal;
+mod replace_setting;
 mod rows;
 mod runs;
 mod set_up;
@@ -200,6 +201,10 @@ impl Store for DynamoStore {
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         let settings = changes.iter().map(|(name, value)| self.setting(name, value));
         self.transact(&settings.collect::<Vec<_>>()).await
+    }
+
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        replace_setting::replace(&self.table, name, current, next).await
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {

@@ -9,12 +9,12 @@ pub(crate) mod config;
 mod config;
 #[cfg(feature = "aws")]
 mod connect;
+mod cost;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 #[cfg(not(feature = "dashboard"))]
 #[path = "control/no_dashboard.rs"]
 mod dashboard;
-mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
@@ -30,9 +30,18 @@ pub(crate) mod hold_points;
 mod init;
 pub(crate) mod inputs;
 mod machines;
+mod metrics;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
+#[cfg(feature = "github")]
+mod notices;
+#[cfg(not(feature = "github"))]
+#[path = "control/no_notices.rs"]
+mod notices;
+mod observation;
+#[cfg(feature = "github")]
+mod outbound;
 #[cfg(feature = "aws")]
 mod permissions;
 mod pool;
@@ -46,6 +55,11 @@ mod screen;
 mod shell;
 mod status;
 mod teardown;
+#[cfg(feature = "github")]
+mod traces;
+#[cfg(not(feature = "github"))]
+#[path = "control/no_traces.rs"]
+mod traces;
 #[cfg(feature = "watch")]
 mod watch;
 #[cfg(not(feature = "watch"))]

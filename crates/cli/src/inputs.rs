@@ -8,6 +8,8 @@ mod help;
 #[cfg(feature = "init")]
 pub(crate) mod init;
 mod misuse;
+#[cfg(all(feature = "control", feature = "github"))]
+pub(crate) mod notices;
 pub(crate) mod rows;
 
 use std::path::PathBuf;
@@ -73,6 +75,8 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static InputTable> {
         init::INIT,
         #[cfg(feature = "github")]
         ondeck_github::INPUTS,
+        #[cfg(all(feature = "control", feature = "github"))]
+        notices::NOTICES,
         #[cfg(feature = "aws")]
         ondeck_aws::INPUTS,
         #[cfg(feature = "local")]

@@ -7,6 +7,7 @@ pub mod demand;
 pub mod departure;
 pub mod excerpt;
 pub mod failure;
+pub mod finding;
 pub mod heartbeat;
 pub mod ids;
 pub mod intent;

@@ -15,6 +15,7 @@ use crate::lifecycle::{Change, Verdict};
 use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
+use crate::model::finding::Notice;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
@@ -93,6 +94,9 @@ pub trait Store: Send + Sync {
     /// Stores the given settings atomically and leaves the others as they are. An empty value
     /// removes its setting.
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()>;
+    /// Stores `next` as this setting if it still is `current`. An empty text stands for a setting that
+    /// is not stored. Returns whether it was stored.
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool>;
 
     /// Makes one conditional write and records its event. Returns whether the guard admitted it.
     async fn write(&self, change: &Change) -> PortResult<Verdict>;
@@ -681,6 +685,14 @@ pub trait Clock: Send + Sync {
 /// The only source of randomness in core.
 pub trait Random: Send + Sync {
     fn number(&self) -> u64;
+}
+
+/// Tells operators what refresh has found.
+#[async_trait]
+pub trait Notifier: Send + Sync {
+    /// Sends a notice, within ten seconds. Fails with the reason, which contains no secret; the notice
+    /// may have arrived nevertheless.
+    async fn notify(&self, notice: &Notice) -> Result<(), String>;
 }
 
 /// Shows what a mode is doing, if a person may be watching.

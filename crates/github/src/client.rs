@@ -7,7 +7,6 @@ mod limit;
 mod request;
 mod time;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use ondeck_core::ports::{Clock, PortError, PortResult};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 
-use crate::http::{self, Redirects};
+use crate::http::{self, Redirects, with_causes};
 pub(crate) use answer::Answer;
 pub(crate) use error::error_for;
 use limit::Limit;
@@ -124,15 +123,4 @@ fn authorization(bearer: &Secret) -> HeaderValue {
     let mut value = value.unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
     value.set_sensitive(true);
     value
-}
-
-/// Joins the messages of an error and its causes, because reqwest's outermost message lacks details.
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -1,5 +1,6 @@
-//! HTTP clients for all requests to GitHub. They connect over TLS, or without it to loopback only.
+//! HTTP clients for all requests to GitHub and to addresses of the operator. They connect over TLS, or without it to loopback only.
 
+use std::error::Error;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub enum Redirects {
     SameServer,
     /// Also those to other servers, as release downloads need.
     Anywhere,
+    /// None.
+    Nowhere,
 }
 
 /// Parses an address. Fails unless it is https, or http on loopback, without user and password. The
@@ -48,6 +51,17 @@ pub fn builder(address: &Url, redirects: Redirects) -> ClientBuilder {
     if is_loopback(address) { builder.no_proxy() } else { builder }
 }
 
+/// Joins the messages of an error and its causes, because reqwest's outermost message lacks details.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// Whether two addresses have the same scheme, host and port.
 pub fn same_server(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
@@ -61,7 +75,11 @@ fn follow_or_stop(attempt: Attempt<'_>, redirects: Redirects) -> Action {
     let allowed = attempt.previous().last().is_some_and(|from| {
         let to = attempt.url();
         let safe = to.scheme() == "https" || (is_loopback(from) && is_loopback(to));
-        safe && (redirects == Redirects::Anywhere || same_server(from, to))
+        safe && match redirects {
+            Redirects::SameServer => same_server(from, to),
+            Redirects::Anywhere => true,
+            Redirects::Nowhere => false,
+        }
     });
     if allowed { attempt.follow() } else { attempt.stop() }
 }

@@ -173,6 +173,21 @@ impl Store for LocalStore {
         self.db.write(move |transaction| change_settings(transaction, &changes)).await
     }
 
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        let change = BTreeMap::from([(name.to_owned(), next.to_owned())]);
+        let (name, current) = (name.to_owned(), current.to_owned());
+        let replace = move |transaction: &Transaction<'_>| {
+            const STORED: &str = "SELECT value FROM settings WHERE name = ?";
+            let stored: Option<String> =
+                transaction.query_row(STORED, [name], |row| row.get(0)).optional()?;
+            if stored.unwrap_or_default() != current {
+                return Ok(false);
+            }
+            change_settings(transaction, &change).map(|()| true)
+        };
+        self.db.write(replace).await
+    }
+
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         let change = change.clone();
         self.db.write(move |transaction| change::apply(transaction, &change)).await

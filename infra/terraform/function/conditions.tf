@@ -4,6 +4,7 @@ locals {
   has_budget           = var.monthly_budget != 0
   uses_image_parameter = var.image_parameter != ""
   uses_volume_key      = var.volume_key != "none"
+  has_webhook          = var.webhook_arn != ""
 
   pool          = var.trust_level == "" ? var.pool : "${var.pool}@${var.trust_level}"
   boundary      = var.permissions_boundary == "" ? null : var.permissions_boundary

@@ -24,6 +24,7 @@ resource "aws_lambda_function" "refresh_function" {
       ONDECK_REPOSITORY            = var.repository
       ONDECK_GITHUB_APP_ID         = var.app_id
       ONDECK_GITHUB_APP_KEY_SOURCE = var.key_source
+      ONDECK_NOTICE_WEBHOOK_SOURCE = var.webhook_source
       ONDECK_AMI                   = var.ami
       ONDECK_SUBNET_IDS            = var.subnet_ids
       ONDECK_SECURITY_GROUP_IDS    = var.security_group_ids

@@ -295,4 +295,16 @@ locals {
       }
     ]
   })
+
+  policy_notice_webhook = jsonencode({
+    "Version" : "2012-10-17",
+    "Statement" : [
+      {
+        "Sid" : "ReadNoticeWebhook",
+        "Effect" : "Allow",
+        "Action" : ["ssm:GetParameter", "secretsmanager:GetSecretValue"],
+        "Resource" : "${var.webhook_arn}"
+      }
+    ]
+  })
 }

@@ -41,6 +41,13 @@ resource "aws_iam_role_policy" "volume_key_policy" {
   policy = local.policy_volume_key
 }
 
+resource "aws_iam_role_policy" "notice_webhook_policy" {
+  count  = local.has_webhook ? 1 : 0
+  name   = "notice-webhook"
+  role   = aws_iam_role.function_role.name
+  policy = local.policy_notice_webhook
+}
+
 resource "aws_iam_role" "schedule_role" {
   name                 = "${var.prefix}-schedule"
   description          = "Calls the function that refreshes the pool"

@@ -134,6 +134,28 @@ variable "volume_key" {
   }
 }
 
+variable "webhook_source" {
+  type        = string
+  description = "Where the address for notices is, as ssm:NAME or secretsmanager:ARN; empty for no notices"
+  default     = ""
+
+  validation {
+    condition     = can(regex("^((ssm|secretsmanager):[A-Za-z0-9/_+=.@:!-]+)?$", var.webhook_source))
+    error_message = "Must match ^((ssm|secretsmanager):[A-Za-z0-9/_+=.@:!-]+)?$."
+  }
+}
+
+variable "webhook_arn" {
+  type        = string
+  description = "ARN of that parameter or secret, which the function may then read"
+  default     = ""
+
+  validation {
+    condition     = can(regex("^(arn:[a-z-]+:(ssm|secretsmanager):[a-z0-9-]+:[0-9]{12}:(parameter/|secret:)[A-Za-z0-9/_+=.@!-]+)?$", var.webhook_arn))
+    error_message = "Must match ^(arn:[a-z-]+:(ssm|secretsmanager):[a-z0-9-]+:[0-9]{12}:(parameter/|secret:)[A-Za-z0-9/_+=.@!-]+)?$."
+  }
+}
+
 variable "ami" {
   type        = string
   description = "Input ami of refresh; empty to leave the stored one as it is, here and below"

@@ -56,7 +56,7 @@ impl Placeholder {
 
 /// The placeholders, as `docs/aws-permissions.md` lists them. A word that contains another one comes
 /// before it.
-const PLACEHOLDERS: [Placeholder; 11] = [
+const PLACEHOLDERS: [Placeholder; 12] = [
     Placeholder::new("arn:aws:", "AWS::Partition", "data.aws_partition.current.partition"),
     Placeholder::new("MACHINE-ROLE", "MachineRole", "aws_iam_role.machine_role.name")
         .in_function("MachineRole", "var.machine_role"),
@@ -65,7 +65,8 @@ const PLACEHOLDERS: [Placeholder; 11] = [
     Placeholder::new("VOLUME-KEY", "VolumeKeyArn", "local.volume_key_arn")
         .defined("!If [NewVolumeKey, !GetAtt VolumeEncryptionKey.Arn, !Ref VolumeKey]")
         .in_function("VolumeKey", "var.volume_key"),
-    // These two only the function has.
+    // These three only the function has.
+    Placeholder::new("WEBHOOK-ARN", "WebhookArn", "var.webhook_arn"),
     Placeholder::new("KEY-ARN", "KeyArn", "var.key_arn"),
     Placeholder::new("FUNCTION", "FunctionName", "local.function_name")
         .defined("!Sub \"${Prefix}-function\""),

@@ -96,6 +96,8 @@ const FUNCTION: Pair = Pair {
             ("Architecture", "x86_64"),
             ("ImageParameter", "/images/ci"),
             ("VolumeKey", "arn:aws:kms:us-east-1:123456789012:key/1"),
+            ("WebhookSource", "ssm:/ondeck/webhook"),
+            ("WebhookArn", "arn:aws:ssm:us-east-1:123456789012:parameter/ondeck/webhook"),
             ("Ami", "ami-1"),
             ("SubnetIds", "subnet-1 subnet-2"),
             ("SecurityGroupIds", "sg-1"),

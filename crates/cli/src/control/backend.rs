@@ -5,6 +5,8 @@
 mod aws;
 mod doctor;
 mod forge;
+#[cfg(feature = "github")]
+mod kept;
 #[cfg(feature = "local")]
 mod local;
 mod no_forge;
@@ -22,12 +24,15 @@ use ondeck_core::ports::{
 use ondeck_core::runtime::retry::{Retry, retry};
 
 pub(crate) use self::doctor::{ToExamine, to_examine};
+#[cfg(feature = "github")]
+pub(crate) use self::kept::Kept;
 #[cfg(feature = "local")]
 pub(crate) use self::local::LocalFiles;
 use self::no_forge::NoForge;
 pub(crate) use self::teardown::{ToTearDown, to_tear_down};
 use crate::backend::check_reachable;
 use crate::control::applied::Enforcement;
+use crate::control::notices::Webhook;
 use crate::control::progress::NoProgress;
 use crate::inputs::{Backend, Common};
 use crate::surroundings::Entropy;
@@ -51,6 +56,18 @@ struct Records {
     /// The connection, which machines from AWS share.
     #[cfg(feature = "aws")]
     cloud: Option<ondeck_aws::Cloud>,
+}
+
+/// The pool, as its records name it and people know it. Fails if none was named.
+pub(crate) fn pool_name(common: &Common) -> Result<String, Failure> {
+    match common.records {
+        #[cfg(feature = "local")]
+        Backend::Local => Ok(crate::backend::local::label(&crate::backend::local::home(common)?)),
+        #[cfg(feature = "aws")]
+        Backend::Aws => Ok(crate::backend::aws::named_pool(common)?.to_string()),
+        #[cfg(not(all(feature = "local", feature = "aws")))]
+        missing => Err(crate::backend::not_built(missing)),
+    }
 }
 
 /// Connects the control plane to the chosen adapters, without a forge to call. Fails with exit code
@@ -79,15 +96,24 @@ pub(crate) async fn plane_of_apply(common: &Common, create: bool) -> Result<Plan
     assemble(common, create, records, Arc::new(NoForge), Arc::new(NoProgress))
 }
 
-/// The same for refresh, which has a forge to call, together with the stored settings, if there are
-/// any, and with what it is to enforce. If `create`,
-/// local files that are missing are created. If the inputs lead to no forge, that is why the stored
-/// settings stay in force.
+/// What refresh works with.
+pub(crate) struct ForRefresh {
+    /// With a forge to call.
+    pub(crate) plane: Plane,
+    /// The stored settings, if there are any.
+    pub(crate) stored: Option<BTreeMap<String, String>>,
+    pub(crate) enforcement: Enforcement,
+    /// Where notices go, or why they cannot be sent.
+    pub(crate) webhook: Result<Option<Webhook>, String>,
+}
+
+/// The same for refresh. If `create`, local files that are missing are created. If the inputs lead to no
+/// forge, that is why the stored settings stay in force.
 pub(crate) async fn plane_of_refresh(
     common: &Common,
     create: bool,
     progress: Arc<dyn Progress>,
-) -> Result<(Plane, Option<BTreeMap<String, String>>, Enforcement), Failure> {
+) -> Result<ForRefresh, Failure> {
     check_reachable(common)?;
     let records = records(common, create).await?;
     let stored = stored_settings(&records).await?;
@@ -102,7 +128,26 @@ pub(crate) async fn plane_of_refresh(
         };
     // Nothing stored may mean that there is no table; refresh finds that out by itself.
     let stored = Some(stored).filter(|stored| !stored.is_empty());
-    Ok((assemble(common, create, records, forge, progress)?, stored, enforcement))
+    let webhook = webhook(&enforcement.common, &records);
+    let plane = assemble(common, create, records, forge, progress)?;
+    Ok(ForRefresh { plane, stored, enforcement, webhook })
+}
+
+#[cfg(feature = "github")]
+fn webhook(common: &Common, records: &Records) -> Result<Option<Webhook>, String> {
+    #[cfg(feature = "aws")]
+    let kept = {
+        use crate::inputs::notices::WEBHOOK;
+        kept::kept(&common.given, records, &WEBHOOK, &ondeck_aws::NOTICE_WEBHOOK_SOURCE)
+    };
+    #[cfg(not(feature = "aws"))]
+    let kept = Ok(None);
+    Webhook::of(&common.given, kept, &records.label)
+}
+
+#[cfg(not(feature = "github"))]
+fn webhook(_common: &Common, _records: &Records) -> Result<Option<Webhook>, String> {
+    Ok(None)
 }
 
 /// The stored settings; empty before the first refresh.

@@ -1,6 +1,7 @@
 //! The documents say what the code does: same names, same defaults, same words.
 
 mod action;
+mod metrics;
 mod table;
 mod workflows;
 

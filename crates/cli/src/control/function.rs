@@ -5,13 +5,12 @@
 //! process is frozen in between, for hours perhaps, and connections, tokens and clocks of before are of
 //! no use then.
 
-mod metrics;
 #[cfg(test)]
 mod template_tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use ondeck_aws::{FunctionCall, RuntimeApi};
 use ondeck_core::model::excerpt::one_line;
@@ -22,7 +21,10 @@ use ondeck_core::runtime::stop::StopSignal;
 use serde_json::{Value, json};
 
 use crate::backend::aws::named_pool;
+use crate::control::metrics::CallResult;
+use crate::control::metrics::emf::{self, Declared};
 use crate::control::modes::refresh_for;
+use crate::control::observation::Observation;
 use crate::inputs::{Common, Invocation};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -38,6 +40,9 @@ const END: Duration = Duration::from_secs(5);
 
 /// The longest that the answer of a call takes. It is sent on loopback.
 const ANSWER: Duration = Duration::from_secs(2);
+
+/// What a trace takes at the most. It is not sent if that is not left.
+const OBSERVATION: Duration = Duration::from_secs(2);
 
 /// The name of the event that EventBridge sends when EC2 takes a spot machine away.
 const SPOT_WARNING: &str = "EC2 Spot Instance Interruption Warning";
@@ -91,13 +96,24 @@ async fn answer(
 ) -> Result<(), String> {
     let cause = cause(&call.event);
     tracing::info!("refreshes because of {cause}");
-    let result = refresh(common, call.time_left(), stop).await;
+    let (began, observation) = (Instant::now(), Observation::begin("refresh"));
+    let left = call.time_left();
+    let result = refresh(common, left, stop, &observation).await;
+    let ended = Instant::now();
     // Without a pool, the refresh has failed, and there is nothing to tell of.
     if let Ok(pool) = named_pool(common) {
-        metrics::print(&pool.to_string(), result.as_ref().ok());
+        let (now, outcome) = (SystemTime::now(), result.as_ref().ok());
+        let line = emf::line(&pool.to_string(), outcome, began.elapsed(), now, Declared::Alarms);
+        emf::print(&line);
     }
     let warnings = result.iter().flat_map(|outcome| &outcome.warnings);
     warnings.for_each(|warning| tracing::warn!("{warning}"));
+    // Before the answer, because the process is frozen after it.
+    if ended + OBSERVATION + ANSWER <= began + Times::whole(left) {
+        let (outcome, failure) = (result.as_ref().ok(), result.as_ref().err());
+        let failure = failure.or(outcome.and_then(|it| it.failure.as_ref()));
+        observation.end(common, ended, CallResult::Refresh(outcome), failure, None).await;
+    }
     let result = result.and_then(|outcome| match &outcome.failure {
         None => Ok(outcome),
         Some(failure) => Err(failure.clone()),
@@ -129,7 +145,7 @@ impl Times {
     /// The times of a call that Lambda ends after `left`, so that the call ends within
     /// [`LONGEST`]. Fails if that is too little for a refresh.
     fn of(left: Option<Duration>) -> Result<Times, Failure> {
-        let whole = left.unwrap_or(LONGEST).min(LONGEST);
+        let whole = Times::whole(left);
         let limit = whole.saturating_sub(END);
         if limit < SHORTEST_LIMIT {
             let message = format!("too little time for a refresh: {} s", whole.as_secs());
@@ -138,6 +154,11 @@ impl Times {
         }
         Ok(Times { limit, cut_off: whole.saturating_sub(ANSWER) })
     }
+
+    /// How long the call may take.
+    fn whole(left: Option<Duration>) -> Duration {
+        left.unwrap_or(LONGEST).min(LONGEST)
+    }
 }
 
 /// One refresh, within the time that is left for the call.
@@ -145,13 +166,15 @@ async fn refresh(
     common: &Common,
     left: Option<Duration>,
     stop: &StopSignal,
+    observation: &Observation,
 ) -> Result<Outcome, Failure> {
     let Times { limit, cut_off } = Times::of(left)?;
-    let refreshing = refresh_for(common, Some(limit), stop, Arc::new(LoggedProgress));
+    let progress = observation.watch(Arc::new(LoggedProgress));
+    let refreshing = refresh_for(common, Some(limit), stop, progress);
     // Its limit does not cover the connection to AWS and to GitHub.
     let late = || Failure::new(FailureKind::Unavailable, "the refresh did not end in time");
     let refreshed = tokio::time::timeout(cut_off, refreshing).await;
-    refreshed.map_err(|_| late())?.map(|report| report.outcome)
+    refreshed.map_err(|_| late())?.map(|refreshed| refreshed.report.outcome)
 }
 
 /// Why the function was called.

@@ -93,6 +93,9 @@ impl Store for Holding<dyn Store> {
         self.before("put-settings").await;
         self.inner.put_settings(settings).await
     }
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        self.inner.replace_setting(name, current, next).await
+    }
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         self.before(change.transition().as_str()).await;
         self.inner.write(change).await

@@ -281,6 +281,22 @@ pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
 )
 .or("shutdown -h now");
 
+pub(crate) const METRICS_FILE: Input = Input::call(
+    "metrics-file",
+    "FILE",
+    "File to write the metrics of this call to, in the text format of Prometheus; for the textfile \
+     collector of node_exporter its name ends in .prom",
+    &[Mode::Refresh, Mode::Provision, Mode::Release],
+)
+.in_action(ActionInput::Absent);
+pub(crate) const EMF_FILE: Input = Input::call(
+    "emf-file",
+    "FILE",
+    "File to add a line of metrics to, in the embedded metric format of CloudWatch",
+    &[Mode::Refresh],
+)
+.in_action(ActionInput::Absent);
+
 /// The inputs of single commands.
 pub(crate) const COMMANDS: &[InputTable] = &[
     InputTable {
@@ -319,6 +335,8 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             INSTANCE_ID,
             OWN_MACHINE,
             SHUTDOWN_COMMAND,
+            METRICS_FILE,
+            EMF_FILE,
         ],
     },
     InputTable { heading: "GitHub", rows: &[FORGE] },

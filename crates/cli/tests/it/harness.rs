@@ -4,6 +4,7 @@
 //! reaches. When the home goes, so does every process of it, also of a test that failed.
 
 mod program;
+mod receiver;
 mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) use self::program::{Background, Done, begun_by};
+pub(crate) use self::receiver::{Answer, Received, Receiver};
 pub(crate) use self::terminal::{AtTerminal, OnScreen};
 
 /// Longer than anything here takes on a busy computer.
@@ -266,7 +268,7 @@ pub(crate) fn program(path: &Path, arguments: &[&str]) -> Command {
         let text = name.to_string_lossy();
         let is = |prefix: &&str| text.starts_with(*prefix);
         let removed = ["CI", "NO_COLOR", "COLUMNS"].contains(&&*text)
-            || ["ONDECK_", "GITHUB_", "AWS_", "CLICOLOR"].iter().any(is);
+            || ["ONDECK_", "GITHUB_", "AWS_", "OTEL_", "TRACEPARENT", "CLICOLOR"].iter().any(is);
         if removed {
             command.env_remove(name);
         }

@@ -36,6 +36,8 @@ mod jobs;
 mod json;
 mod keep_warm;
 mod lifecycle;
+mod notices;
+mod observation;
 mod operate;
 mod output;
 mod preserved;

@@ -229,6 +229,9 @@ pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";
 
+/// The name under which refresh records what operators were told. Not an input.
+pub(crate) const NOTICES: &str = "notices-told";
+
 /// The name under which `ondeck apply` stores the configuration that refresh is to enforce. Not an
 /// input.
 pub const APPLIED_CONFIG: &str = "applied-config";
@@ -280,7 +283,7 @@ impl Interruption {
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 11] = [
+const UNVERSIONED: [&str; 12] = [
     VERSION,
     MINTED,
     SET_UP_BY,
@@ -289,6 +292,7 @@ const UNVERSIONED: [&str; 11] = [
     REGISTRATION_P95,
     CEILING_SINCE,
     RUNS_MARKER,
+    NOTICES,
     APPLIED_CONFIG,
     ENFORCED_CONFIG,
     CLOSED,
@@ -377,7 +381,7 @@ impl Settings {
                     let at = Timestamp::parse(value).unwrap_or(Timestamp::from_millis(0));
                     settings.closed = Some(at);
                 }
-                SET_UP_BY | AGENT_KEY_PREFIX | APPLIED_CONFIG | ENFORCED_CONFIG => {}
+                SET_UP_BY | AGENT_KEY_PREFIX | APPLIED_CONFIG | ENFORCED_CONFIG | NOTICES => {}
                 _ if name.starts_with(INTERRUPTED_MACHINE) => {
                     settings.interrupted.extend(Interruption::read(name, value));
                 }

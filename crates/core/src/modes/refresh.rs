@@ -46,6 +46,7 @@ use self::limit::Limit;
 pub use self::limit::{SHORTEST as SHORTEST_LIMIT, TIME_LIMIT, time_limit};
 use self::survey::Survey;
 use crate::model::failure::{Failure, FailureKind};
+use crate::model::finding::{FindingKind, Findings};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::Label;
 use crate::model::settings::Settings;
@@ -111,10 +112,21 @@ pub struct Outcome {
     pub ceilings: Vec<CeilingUse>,
     /// How many machines the provider listed at the beginning. `None` if it did not answer.
     pub machines: Option<usize>,
+    /// What operators should hear of, see [`announce`](crate::modes::notices::announce).
+    pub findings: Findings,
     /// Problems that did not stop any step.
     pub warnings: Vec<String>,
     /// The first failure of a step. The other steps were carried out nevertheless.
     pub failure: Option<Failure>,
+}
+
+impl Outcome {
+    /// Adds a label under which jobs are queued, and why they have no machine.
+    fn strand(&mut self, label: Label, problem: String) {
+        self.findings.add(FindingKind::StrandedRun, &label, &problem);
+        self.warnings.push(problem);
+        self.stranded.push(label);
+    }
 }
 
 /// Refreshes the pool. The settings in `given` replace the stored ones; an empty value restores
@@ -201,7 +213,7 @@ async fn carry_out(
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
-    outcome.warnings.extend(plane.forge.notice());
+    look_at_deadline(plane, has_forge, &mut outcome);
     outcome.warnings.extend(plane.compute.notice(&settings));
     // The list of another forge says nothing about the machines of these settings.
     let plane = &match has_forge {
@@ -236,6 +248,18 @@ async fn carry_out(
     }
     outcome.failure = failure;
     Ok(outcome)
+}
+
+/// Reports until when the forge serves the configured runner. It has told that when it was set up.
+fn look_at_deadline(plane: &Plane, has_forge: bool, outcome: &mut Outcome) {
+    const KIND: FindingKind = FindingKind::RunnerDeadline;
+    if let Some(deadline) = plane.forge.notice() {
+        outcome.findings.add(KIND, &"", &deadline);
+        outcome.warnings.push(deadline);
+    }
+    if outcome.set_up && has_forge {
+        outcome.findings.complete(KIND);
+    }
 }
 
 /// Carries out every step even if an earlier one fails: old records are pruned although the

@@ -344,6 +344,18 @@ impl Store for MemoryStore {
         self.change_settings(changes, None)
     }
 
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        self.count("replace_setting");
+        turn().await;
+        self.answer("replace_setting")?;
+        let stored = lock(&self.0).settings.as_ref().and_then(|all| all.get(name).cloned());
+        if stored.unwrap_or_default() != current {
+            return Ok(false);
+        }
+        self.change_settings(&BTreeMap::from([(name.to_owned(), next.to_owned())]), None)?;
+        self.deliver("replace_setting", true)
+    }
+
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         turn().await;
         self.count("write");

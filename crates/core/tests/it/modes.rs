@@ -12,6 +12,7 @@ mod keep_warm;
 mod labels;
 mod lifetimes;
 mod machine_source;
+mod notices;
 mod operate;
 mod outcomes;
 mod preserved;

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::layout::Layout;
 use super::program::{self, timeout};
 use super::{Timeouts, environment};
-use crate::http::{self, Redirects};
+use crate::http::{self, Redirects, with_causes};
 use crate::packages::Package;
 
 /// The largest accepted download. Packages are about a fifth of this.
@@ -127,17 +127,6 @@ async fn stream(package: &Package, to: &Path) -> PortResult<String> {
 fn unavailable(package: &Package, reason: &str) -> PortError {
     let reason = format!("cannot download {}: {reason}", package.url);
     PortError::Unavailable { service: "actions/runner", reason }
-}
-
-/// Joins the messages of an error and its causes, because reqwest's outermost message lacks details.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 async fn unpack(

@@ -125,6 +125,12 @@ impl Store for ProcessPorts {
         self.ask("store", "put settings", String::new, put).await
     }
 
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        let [name, current, next] = [name, current, next].map(str::to_owned);
+        let replace = move |w: &World| at_once(w.store.replace_setting(&name, &current, &next));
+        self.ask("store", "replace setting", String::new, replace).await
+    }
+
     /// The message of a process that dies is under way nevertheless.
     fn wake(&self, ids: &[InstanceId]) {
         for id in ids {

@@ -294,6 +294,12 @@ impl Store for MeteredStore {
         self.table.records.put_settings(changes).await
     }
 
+    async fn replace_setting(&self, name: &str, current: &str, next: &str) -> PortResult<bool> {
+        self.table.calls("UpdateItem", 1).await;
+        self.charge_settings(&BTreeMap::from([(name.to_owned(), next.to_owned())]));
+        self.table.records.replace_setting(name, current, next).await
+    }
+
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         if let Some(run) = joined_run(change) {
             self.note(run, change.id(), change.at()).await?;

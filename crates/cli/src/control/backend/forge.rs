@@ -131,6 +131,8 @@ mod github {
     use ondeck_core::inputs::Input;
     use ondeck_core::model::secret::Secret;
 
+    #[cfg(feature = "aws")]
+    use super::super::kept::kept;
     use super::{Arc, Common, Failure, Forge, Records};
     use crate::control::github_actions;
 
@@ -202,34 +204,15 @@ mod github {
         token: Option<Secret>,
         key: Option<Secret>,
     ) -> Result<(Option<Secret>, Option<Secret>), Failure> {
-        let token = kept_secret(given, records, token, &ondeck_aws::TOKEN_SOURCE).await?;
-        let key = kept_secret(given, records, key, &ondeck_aws::APP_KEY_SOURCE).await?;
-        Ok((token, key))
-    }
-
-    #[cfg(feature = "aws")]
-    async fn kept_secret(
-        given: &Given,
-        records: &Records,
-        secret: Option<Secret>,
-        source: &Input,
-    ) -> Result<Option<Secret>, Failure> {
-        let Some(text) = given.text(source).filter(|text| !text.is_empty()) else {
-            return Ok(secret);
+        let read = async |secret: &Input, source: &Input, known: Option<Secret>| match kept(
+            given, records, secret, source,
+        )? {
+            Some(kept) => kept.read().await.map(Some),
+            None => Ok(known),
         };
-        let invalid = |problem: String| Failure::invalid(format!("{} {problem}", source.name));
-        if secret.is_some() {
-            return Err(invalid(format!("is given beside the secret itself: {text}"))
-                .hint("give one of the two"));
-        }
-        let named = ondeck_aws::SecretSource::parse(text).map_err(invalid)?;
-        let cloud = records
-            .cloud
-            .as_ref()
-            .ok_or_else(|| invalid(format!("needs records on AWS: {text}")))?;
-        let secret = named.read(cloud).await?;
-        github_actions::mask(&secret);
-        Ok(Some(secret))
+        let token = read(&inputs::TOKEN, &ondeck_aws::TOKEN_SOURCE, token).await?;
+        let key = read(&inputs::APP_PRIVATE_KEY, &ondeck_aws::APP_KEY_SOURCE, key).await?;
+        Ok((token, key))
     }
 
     #[cfg(not(feature = "aws"))]

@@ -134,7 +134,7 @@ fn quoted(text: &str) -> String {
 /// Compares the generated parts with what the file has between its marks. With `UPDATE=1`, writes
 /// them there instead.
 #[track_caller]
-fn is_up_to_date(file: &str, made: &[String]) {
+pub(super) fn is_up_to_date(file: &str, made: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     let found = std::fs::read_to_string(&path).expect("the file is there");
     let (mut wanted, mut made, mut within) = (String::new(), made.iter(), false);

@@ -1,12 +1,12 @@
 //! `infra/function.yaml` against this program: CloudFormation does not compare them.
 
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ondeck_core::modes::refresh::Outcome;
 use serde_yaml_ng::Value;
 
-use super::{LONGEST, SPOT_WARNING, metrics};
+use super::{LONGEST, SPOT_WARNING, emf};
 
 fn template() -> Value {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/function.yaml");
@@ -74,7 +74,8 @@ fn lambda_ends_a_call_after_the_program_and_before_the_next_one_begins() {
 #[test]
 fn alarms_are_about_metrics_that_exist() {
     let outcome = Outcome { machines: Some(1), ..Outcome::default() };
-    let line = metrics::line("acme/web", Some(&outcome), SystemTime::UNIX_EPOCH);
+    let (took, at) = (Duration::ZERO, SystemTime::UNIX_EPOCH);
+    let line = emf::line("acme/web", Some(&outcome), took, at, emf::Declared::Alarms);
     let metrics = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
     let made: BTreeSet<&str> = metrics.iter().map(|it| it["Name"].as_str().unwrap()).collect();
     let template = template();
@@ -83,7 +84,7 @@ fn alarms_are_about_metrics_that_exist() {
         let text = |name: &str| alarm[name].as_str().unwrap();
         let dimension = alarm["Dimensions"][0]["Name"].as_str().unwrap();
         match (text("Namespace"), text("MetricName"), dimension) {
-            (metrics::NAMESPACE, metric, "Pool") => watched.insert(metric),
+            (emf::NAMESPACE, metric, "Pool") => watched.insert(metric),
             // Lambda's own metric.
             ("AWS/Lambda", "Errors", "FunctionName") => continue,
             other => panic!("an alarm about another metric: {other:?}"),

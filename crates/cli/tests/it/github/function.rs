@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ondeck_standin::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, AwsFault, AwsFaultRule, FunctionAnswer, Lambda, Permission,
@@ -10,11 +10,11 @@ use ondeck_standin::{
 };
 use serde_json::{Value, json};
 
-use super::harness::{GitHubHarness, LIMIT, REPOSITORY, github, own_user};
+use super::harness::{GitHubHarness, LIMIT, REPOSITORY, RUNNER, github, own_user};
 use crate::aws::direct_requests::{create_secret, items, put_parameter};
 use crate::aws::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::aws::permissions::policies;
-use crate::harness::{Background, Driven, program};
+use crate::harness::{Background, Driven, Receiver, program};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const APP: &str = "12345";
@@ -121,11 +121,12 @@ impl FunctionHarness {
 
 /// The project's policies, with those of the function for refresh.
 fn allow_key(folder: &Path, arn: &str) {
-    let added = ["function", "image-parameter"].map(|name| {
+    let added = ["function", "image-parameter", "notice-webhook"].map(|name| {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("../../policies/optional/{name}.json"));
         let text = std::fs::read_to_string(file).unwrap();
         let text = text.replace("KEY-ARN", arn).replace("IMAGE-PARAMETER", IMAGE_PARAMETER);
+        let text = text.replace("WEBHOOK-ARN", &webhook_arn());
         serde_json::from_str::<Value>(&text).unwrap()
     });
     policies(folder, |role, mut policy| {
@@ -136,6 +137,15 @@ fn allow_key(folder: &Path, arn: &str) {
         }
         policy
     });
+}
+
+/// The parameter that keeps the address for notices in tests of this process.
+fn webhook_name() -> String {
+    format!("/ondeck/webhook-{}", std::process::id())
+}
+
+fn webhook_arn() -> String {
+    format!("arn:aws:ssm:us-east-1:000000000000:parameter{}", webhook_name())
 }
 
 /// Every line of the key but its frame, which many texts may hold.
@@ -243,6 +253,43 @@ fn machines_of_a_function_get_the_agent_that_apply_was_given() {
     for (_, text) in agent {
         assert!(script.contains(&format!("='{text}'\n")), "{text}: {script}");
     }
+    let denials = pool.denials();
+    assert!(denials.is_empty(), "{denials:?}");
+}
+
+#[test]
+fn a_function_tells_the_webhook_that_aws_keeps_what_it_finds() {
+    const SECRET: &str = "T0-s3cret-of-the-address";
+    let function = FunctionHarness::new("notices", &Kept::Parameter);
+    let webhook = Receiver::start();
+    put_parameter(&webhook_name(), &webhook.url(&format!("/{SECRET}")));
+    let mut command = function.without_settings();
+    command.env("ONDECK_RUNNER_USER", own_user()).env("ONDECK_ACTIONS_RUNNER_VERSION", RUNNER);
+    for input in TIMES.iter().chain(&LAUNCH) {
+        let (name, value) = input.trim_start_matches("--").split_once('=').unwrap();
+        command.env(format!("ONDECK_{}", name.replace('-', "_").to_ascii_uppercase()), value);
+    }
+    let source = format!("ssm:{}", webhook_name());
+    let process = Background::start(command.env("ONDECK_NOTICE_WEBHOOK_SOURCE", source));
+    function.tick();
+    assert_eq!(webhook.count(), 0, "nothing to tell");
+    let soon = SystemTime::now() + 24 * 60 * MINUTE;
+    function.harness.github.announce_end(RUNNER, None, Some(soon));
+    assert_eq!(function.tick()["warnings"], 1);
+    let told = webhook.take();
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(told.line.contains(SECRET), "{told:?}");
+    let text = told.json()["text"].as_str().unwrap().to_owned();
+    let deadline = "\n• new: actions-runner-version names a version that GitHub serves until ";
+    assert!(text.starts_with("ondeck, pool ") && text.contains(deadline), "{text}");
+    function.tick();
+    assert_eq!(webhook.count(), 0, "once");
+    process.signal(rustix::process::Signal::TERM);
+    let done = process.finish();
+    assert!(!(done.stdout + &done.stderr).contains(SECRET));
+    let pool = &function.harness.pool;
+    let records: String = items(&pool.table()).iter().map(Value::to_string).collect();
+    assert!(records.contains("notices-told") && !records.contains(SECRET), "{records}");
     let denials = pool.denials();
     assert!(denials.is_empty(), "{denials:?}");
 }

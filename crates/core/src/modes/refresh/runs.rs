@@ -13,6 +13,7 @@ mod ready;
 mod rescue;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::completed::Attended;
 pub(super) use self::interruptions::note_expired;
@@ -23,6 +24,7 @@ use super::survey::Survey;
 use super::{Outcome, keep_first, keep_warm};
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
+use crate::model::finding::FindingKind;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::settings::{RUNS_MARKER, Rescue, RunsMarker, Settings};
 use crate::modes::plane::Plane;
@@ -81,9 +83,13 @@ pub(super) async fn attend(
         }
     }
     let after = settings.runs_marker.after.as_ref();
-    let rescuer = Rescuer { plane, settings, limit, stop };
+    let rescuer = Rescuer { plane, settings, limit, stop, is_undecided: AtomicBool::new(false) };
     let tasks = Turn::of(in_turn(tasks, after), budget.left());
     let (last, failure) = work_through(&rescuer, tasks, &budget, outcome).await?;
+    let all_examined = rescue != Rescue::Off && !open.is_partial && last.is_none();
+    if all_examined && failure.is_none() && !rescuer.is_undecided.load(Ordering::Relaxed) {
+        outcome.findings.complete(FindingKind::StrandedRun);
+    }
     let turn = if open.is_partial { turn.wrapping_add(1) } else { turn };
     let stored = store_marker(plane, settings, RunsMarker { turn, after: last }).await;
     failure.map_or(stored, Err)
@@ -94,18 +100,22 @@ fn report_silent(plane: &Plane, machines: &Machines, outcome: &mut Outcome) {
         let (id, since) = (&record.id, age.as_secs());
         let label = record.label().map_or_else(String::new, |label| label.to_string());
         let problem = format!("machine {id} of run {label} has sent no heartbeat for {since} s");
+        outcome.findings.add(FindingKind::DeadMachine, id, &problem);
         outcome.warnings.push(problem);
         outcome.silent.push(id.clone());
     }
+    outcome.findings.complete(FindingKind::DeadMachine);
 }
 
 fn report_failing(machines: &Machines, outcome: &mut Outcome) {
     for (record, why) in machines.failing() {
         let label = record.label().map_or_else(String::new, |label| label.to_string());
         let problem = format!("machine {} cannot serve run {label}: {why}", record.id);
+        outcome.findings.add(FindingKind::FailingMachine, &record.id, &problem);
         outcome.warnings.push(problem);
         outcome.failing.push(record.id.clone());
     }
+    outcome.findings.complete(FindingKind::FailingMachine);
 }
 
 /// What there is to find out about a run.
@@ -232,7 +242,7 @@ async fn work_through(
     budget: &RequestBudget,
     outcome: &mut Outcome,
 ) -> Result<(Option<RunId>, Option<Failure>), Failure> {
-    let Rescuer { plane, settings, limit, stop } = rescuer;
+    let Rescuer { plane, settings, limit, stop, .. } = rescuer;
     let tasks = std::mem::take(&mut turn.tasks);
     let asked = tasks.iter().filter(|(_, task)| task.may_have_completed());
     let asked: Vec<&RunId> = asked.map(|(run, _)| run).collect();
@@ -263,8 +273,7 @@ async fn work_through(
             Task::MayHaveCompleted | Task::WasInterrupted(_) => continue,
             Task::NeverAsked => {
                 let problem = format!("jobs wait for a run that has not asked for machines: {run}");
-                outcome.warnings.push(problem);
-                outcome.stranded.push((&run).into());
+                outcome.strand((&run).into(), problem);
             }
             Task::LacksMachines(_, None) if limited || budget.left() == 0 => continue,
             Task::LacksMachines(demands, known) => {
@@ -280,7 +289,7 @@ async fn work_through(
                         let rescued = rescuer.rescue_all(demands, &waiting, outcome).await;
                         keep_first(&mut failure, unless_stopped(rescued)?);
                     }
-                    Asked::Failed => {}
+                    Asked::Failed => rescuer.is_undecided.store(true, Ordering::Relaxed),
                     Asked::Limited => {
                         limited = true;
                         continue;

@@ -48,6 +48,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     the_label(store).await;
     the_reuse(store).await;
     the_departure(store).await;
+    replaced_settings(store).await;
     settings_versions(store).await;
     hand_overs(store).await;
     writes_together(store).await;
@@ -177,6 +178,35 @@ async fn settings<S: Store + AgentStore>(store: &S) {
         store.put_settings(&map(changes)).await.expect("settings can be written");
         assert_eq!(Store::settings(store).await, Ok(map(expected)), "after {changes:?}");
         assert_eq!(AgentStore::settings(store).await, Ok(map(expected)), "as the agent reads it");
+    }
+}
+
+/// A setting is replaced only if it is as the caller has read it.
+async fn replaced_settings<S: Store + AgentStore>(store: &S) {
+    let others = BTreeMap::from([("other".to_owned(), "o".to_owned())]);
+    store.put_settings(&others).await.expect("settings can be written");
+    for (current, next, expected) in [
+        ("x", "1", None),
+        ("x", "", None),
+        ("", "1\n\"é\"", Some("1\n\"é\"")),
+        ("", "2", Some("1\n\"é\"")),
+        ("1", "2", Some("1\n\"é\"")),
+        ("1\n\"é\"", "2", Some("2")),
+        ("2", "2", Some("2")),
+        ("1", "", Some("2")),
+        ("2", "", None),
+        ("2", "3", None),
+        ("", "", None),
+        ("", "4", Some("4")),
+    ] {
+        let before = Store::settings(store).await.expect("the store answers");
+        let is_so = before.get("replaced").map_or("", String::as_str) == current;
+        let replaced = store.replace_setting("replaced", current, next).await;
+        assert_eq!(replaced, Ok(is_so), "{current:?} to {next:?}");
+        let after = Store::settings(store).await.expect("the store answers");
+        let stored = after.get("replaced").map(String::as_str);
+        assert_eq!(stored, expected, "{current:?} to {next:?}");
+        assert_eq!(after.get("other").map(String::as_str), Some("o"), "the others stay");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The policies for teardown and for the function, against the requests of
+//! The policies for teardown, for the function and for the address of notices, against the requests of
 //! `policies/checks/optional.json`. Each is attached beside the policy of refresh, as its guide says.
 
 use ondeck_standin::{Denial, Role};
@@ -10,12 +10,14 @@ use super::{cases, weaker};
 const ROWS: &str = include_str!("../../../../../policies/checks/optional.json");
 
 /// The policies that the rows are about.
-const POLICIES: [&str; 2] = ["teardown", "function"];
+const POLICIES: [&str; 3] = ["teardown", "function", "notice-webhook"];
 
 fn optional(account: &Account, name: &str) -> Value {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/optional");
     let text = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-    let text = text.replace("KEY-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/key");
+    let text = text
+        .replace("KEY-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/key")
+        .replace("WEBHOOK-ARN", "arn:aws:ssm:REGION:ACCOUNT:parameter/ondeck/webhook");
     serde_json::from_str(&account.replaced(&text.replace("FUNCTION", "ondeck-function"))).unwrap()
 }
 

@@ -2,6 +2,8 @@
 //! a machine dies or is taken away, and with "Re-run failed jobs": the job that calls provision is not
 //! among the failed ones, and GitHub leaves the others queued for a day without telling the user.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::machines::Machines;
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
@@ -22,6 +24,8 @@ pub(super) struct Rescuer<'a> {
     /// With it, a rescue does not wait for the machines that it launches.
     pub(super) limit: Option<Limit>,
     pub(super) stop: &'a StopSignal,
+    /// Whether it is not known of some run whether it can be given machines.
+    pub(super) is_undecided: AtomicBool,
 }
 
 impl Rescuer<'_> {
@@ -54,8 +58,8 @@ impl Rescuer<'_> {
             return Ok(());
         }
         if self.settings.rescue == Rescue::Report {
-            outcome.warnings.push(format!("jobs wait for a run that has no machine: {label}"));
-            outcome.stranded.push(label);
+            let problem = format!("jobs wait for a run that has no machine: {label}");
+            outcome.strand(label, problem);
             return Ok(());
         }
         let failed = demand.failed_rescues.filter(|failed| plane.now() < failed.not_before());
@@ -63,16 +67,17 @@ impl Rescuer<'_> {
             let (times, next) = (failed.times, failed.not_before());
             let problem =
                 format!("run {label} was not rescued in {times} attempts, next attempt at {next}");
-            outcome.warnings.push(problem);
-            outcome.stranded.push(label);
+            outcome.strand(label, problem);
             return Ok(());
         }
         if self.limit.is_some_and(|limit| !limit.allows_launch(plane)) {
             outcome.warnings.push(format!("run {label} was not rescued: {}", limit::NO_TIME));
+            self.is_undecided.store(true, Ordering::Relaxed);
             return Ok(());
         }
         let Some(leased) = self.take_lease(&demand).await? else {
             tracing::info!(%label, "another refresh rescues the run");
+            self.is_undecided.store(true, Ordering::Relaxed);
             return Ok(());
         };
         // The refresh that had the lease before may have rescued the run.
@@ -126,8 +131,8 @@ impl Rescuer<'_> {
         };
         self.give_back(leased, next).await;
         if provisioned.kept.is_empty() {
-            outcome.warnings.push(format!("run {label} cannot be rescued: {failure}"));
-            outcome.stranded.push(label);
+            let problem = format!("run {label} cannot be rescued: {failure}");
+            outcome.strand(label, problem);
         } else {
             let kept = provisioned.kept.len();
             let asked = provisioned.requested;

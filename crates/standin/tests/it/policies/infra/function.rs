@@ -53,18 +53,23 @@ async fn the_function_is_deployed_with_its_policies_and_deleted() {
 }
 
 #[tokio::test]
-async fn the_role_may_use_the_image_parameter_and_the_key_for_volumes() {
+async fn the_role_may_use_the_image_parameter_the_key_for_volumes_and_the_webhook() {
+    const WEBHOOK: &str = "arn:aws:ssm:us-east-1:000000000000:parameter/ondeck/webhook";
     const VOLUME_KEY: &str = "arn:aws:kms:us-east-1:000000000000:key/1";
     let bucket = format!("code-{:016x}", fastrand::u64(..));
     put_object(&bucket, "function.zip").await;
     let mut given = parameters(&bucket);
     given.extend([("ImageParameter", "/images/ci"), ("VolumeKey", VOLUME_KEY)]);
+    given.extend([("WebhookSource", "ssm:/ondeck/webhook"), ("WebhookArn", WEBHOOK)]);
     let stack = Stack::of("function.yaml", given).await.unwrap();
     let mut attached = stack.policies_of("function").await;
     for name in ["image-parameter", "volume-key"] {
         let expected = policy(&stack, &format!("optional/{name}"), "acme/web", VOLUME_KEY);
         assert_eq!(attached.remove(name), Some(expected), "{name}");
     }
+    let webhook = policy(&stack, "optional/notice-webhook", "acme/web", "").to_string();
+    let attached_webhook = attached.remove("notice-webhook").unwrap().to_string();
+    assert_eq!(attached_webhook, webhook.replace("WEBHOOK-ARN", WEBHOOK));
     assert_eq!(attached.into_keys().collect::<Vec<_>>(), ["function", "refresh"]);
     stack.delete().await;
 }
@@ -75,6 +80,8 @@ async fn a_key_that_is_none_and_a_wildcard_are_refused() {
         ("KeyArn", "*"),
         ("KeyArn", "arn:aws:s3:::bucket"),
         ("KeySource", "file:/etc/key"),
+        ("WebhookSource", "https://hooks.slack.com/services/T0/B0/x"),
+        ("WebhookArn", "*"),
         ("AppId", "twelve"),
         ("MachineRole", "*"),
         ("ImageParameter", "/images/*"),
