@@ -583,6 +583,11 @@ pub trait Forge: Send + Sync {
     async fn open_runs(&self, _turn: u64, _budget: &RequestBudget) -> PortResult<OpenRuns> {
         Ok(OpenRuns::default())
     }
+    /// Whether the forge lets this process read runs, as far as the requests so far have shown. If it
+    /// does not, [`open_runs`](Forge::open_runs) returns none.
+    fn reads_runs(&self) -> bool {
+        true
+    }
     /// The waiting jobs of a run. Returns those that it has found when the budget is spent.
     async fn waiting_jobs(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<WaitingJobs> {
         Ok(WaitingJobs::new())

@@ -10,7 +10,7 @@ mod software;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -256,6 +256,10 @@ impl Forge for GitHubForge {
             Some(reader) => reader.open(turn).await,
             None => Ok(OpenRuns::default()),
         }
+    }
+
+    fn reads_runs(&self) -> bool {
+        self.reader.is_some() && !self.cannot_read_runs.load(Ordering::Relaxed)
     }
 
     async fn waiting_jobs(&self, run: &RunId, budget: &RequestBudget) -> PortResult<WaitingJobs> {

@@ -33,6 +33,9 @@ const FORGE_REQUESTS: u32 = 60;
 /// The settings of the machines' proxy. With it they need no route to the internet.
 const PROXY: &str = "https-proxy";
 
+/// What a token needs for the checks of jobs.
+const READS_RUNS: &str = "a token that may read runs (Actions: read), such as ONDECK_JOBS_TOKEN";
+
 /// Whom to ask about jobs and runners.
 pub enum ForgeAccess<'a> {
     /// This forge, with credentials.
@@ -302,7 +305,10 @@ impl Patient<'_> {
             }
             Err(error) => Told::Untold(error.to_string()),
         };
-        let waiting = told(self.waiting(forge).await);
+        let waiting = match self.waiting(forge).await {
+            Ok(_) if !forge.reads_runs() => Told::Untold(READS_RUNS.to_owned()),
+            waiting => told(waiting),
+        };
         ForgeFacts { runners: told(runners), waiting, software, refused: None }
     }
 

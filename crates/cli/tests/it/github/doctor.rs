@@ -1,8 +1,10 @@
 //! `ondeck doctor` with GitHub: without credentials, with those of refresh, and with wrong ones.
 
+use std::time::{Duration, SystemTime};
+
 use serde_json::Value;
 
-use super::harness::{GitHubHarness, JOBS_TOKEN, TOKEN};
+use super::harness::{GitHubHarness, JOBS_TOKEN, RUNNER, TOKEN};
 use crate::doctor::{answer, ids};
 use crate::harness::{Background, Driven, Home};
 
@@ -46,6 +48,19 @@ fn a_token_that_github_refuses_is_found_and_not_shown() {
 }
 
 #[test]
+fn a_token_that_may_not_read_runs_leaves_the_check_of_jobs_open() {
+    let harness = GitHubHarness::local(&[]);
+    harness.queue("77", "true");
+    let mut command = harness.command(&["doctor", "--json"]);
+    command.env("ONDECK_GITHUB_TOKEN", TOKEN);
+    let answer = answer(Background::start(&mut command).finish());
+    assert_eq!(ids(&answer), [""; 0], "{answer:#}");
+    let [unchecked] = &answer["notChecked"].as_array().unwrap()[..] else { panic!("{answer:#}") };
+    assert_eq!(unchecked["what"], "waiting jobs");
+    assert!(unchecked["needs"].as_str().unwrap().contains("Actions: read"), "{unchecked}");
+}
+
+#[test]
 fn jobs_without_a_machine_are_found() {
     let harness = GitHubHarness::local(&[]);
     harness.queue("77", "true");
@@ -75,9 +90,13 @@ fn a_token_for_runners_that_is_old_or_expired_is_found() {
 }
 
 #[test]
-fn a_version_of_the_runner_that_does_not_exist_is_found() {
-    let harness = GitHubHarness::local(&[]);
-    let sql = "REPLACE INTO settings VALUES ('actions-runner-version', '2.999.0')";
-    harness.pool.file().execute(sql, []).unwrap();
+fn a_version_of_the_runner_that_ends_soon_or_has_ended_is_found() {
+    let version = format!("--actions-runner-version={RUNNER}");
+    let harness = GitHubHarness::local(&[&version]);
+    assert_finds(&harness, TOKEN, &[]);
+    let (now, day) = (SystemTime::now(), Duration::from_secs(86_400));
+    harness.github.announce_end(RUNNER, None, Some(now + day));
+    assert_finds(&harness, TOKEN, &["runner-deadline"]);
+    harness.github.announce_end(RUNNER, Some(now - day), None);
     assert_finds(&harness, TOKEN, &["runner-version"]);
 }

@@ -83,7 +83,8 @@ pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findi
     let Compared { gone, orphans } = compared;
     if !gone.is_empty() {
         let what = format!("{} with a live record that the provider does not have", counted(gone));
-        into.add([Finding::new(FindingKind::MachinesGone, what, "ondeck refresh").about(gone)]);
+        let fix = "ondeck terminate MACHINE; refresh does it at its threshold";
+        into.add([Finding::new(FindingKind::MachinesGone, what, fix).about(gone)]);
     }
     if !orphans.is_empty() {
         let what = format!("{} without a live record", counted(orphans));
@@ -171,7 +172,10 @@ pub(super) fn judge_forge(
 fn offline(runners: &[ListedRunner], known: &BTreeSet<String>) -> Option<Finding> {
     let is_left = |it: &&ListedRunner| !it.online && !known.contains(it.instance.as_str());
     let names: Vec<&str> = runners.iter().filter(is_left).map(|it| it.name.as_str()).collect();
-    let what = format!("{} offline runners of machines that are gone", names.len());
+    let what = match names.len() {
+        1 => "1 offline runner, whose machine is gone".to_owned(),
+        count => format!("{count} offline runners, whose machines are gone"),
+    };
     let finding = Finding::new(FindingKind::OfflineRunners, what, "ondeck refresh");
     (!names.is_empty()).then(|| finding.about(names))
 }
