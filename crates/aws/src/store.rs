@@ -454,6 +454,15 @@ impl History for DynamoStore {
         events::of_run(&self.table, run, limit).await
     }
 
+    async fn events_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> PortResult<Events> {
+        events::between(&self.table, (since, until), limit, self.layout.shards()).await
+    }
+
     async fn summaries_of_run(
         &self,
         run: &RunId,

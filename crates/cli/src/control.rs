@@ -14,10 +14,12 @@ mod dashboard;
 #[cfg(not(feature = "dashboard"))]
 #[path = "control/no_dashboard.rs"]
 mod dashboard;
+mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+pub(crate) mod doctor;
 mod explain;
 #[cfg(feature = "aws")]
 pub(crate) mod function;
@@ -81,6 +83,8 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
+        Some(Mode::Doctor) => doctor::doctor(common).await,
+        Some(Mode::Cost) => cost::cost(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         Some(Mode::Dashboard) => dashboard::dashboard(common).await,
         #[cfg(feature = "aws")]

@@ -13,6 +13,8 @@ pub mod intent;
 pub mod label;
 pub mod lifetime;
 pub mod min_idle;
+pub mod money;
+pub mod prices;
 pub mod record;
 pub mod requirements;
 pub mod reuse;

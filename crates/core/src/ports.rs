@@ -26,6 +26,7 @@ use crate::model::signal::{AgentStatus, Report};
 use crate::model::summary::ProvisionSummary;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
+use crate::modes::doctor::facts::{Caller, Facts, Told};
 
 /// Why a port did not answer. A refused conditional write is an answer, not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -223,6 +224,14 @@ pub trait History: Send + Sync {
     /// The events of machines while the run owned them, and those by which it lost them. At most
     /// `limit` of them, the latest.
     async fn events_of_run(&self, run: &RunId, limit: usize) -> PortResult<Events>;
+    /// The events of all machines in this span, both ends included. At most `limit` of them, the latest,
+    /// at a cost that grows with their number.
+    async fn events_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> PortResult<Events>;
     /// What the calls of provision for this run did, the oldest first. At most the latest `limit`.
     async fn summaries_of_run(
         &self,
@@ -718,4 +727,14 @@ pub trait Infrastructure: Send + Sync {
     async fn existing(&self, classes: &[ResourceClass]) -> PortResult<Vec<Resource>>;
     /// Deletes a resource. One that is gone already is no error.
     async fn delete(&self, resource: &Resource) -> PortResult<()>;
+}
+
+/// What a provider tells about the surroundings of a pool. Only doctor uses it. No method changes
+/// anything.
+#[async_trait]
+pub trait Diagnosis: Send + Sync {
+    /// Who this process is for the provider.
+    async fn caller(&self) -> Told<Caller>;
+    /// Everything that machines with these settings need, and the machines that there are.
+    async fn facts(&self, settings: &Settings) -> Facts;
 }

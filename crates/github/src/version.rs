@@ -1,5 +1,3 @@
-//! Versions of actions/runner.
-
 use std::fmt;
 use std::str::FromStr;
 

@@ -20,7 +20,6 @@ use crate::sync::locked;
 /// How a call of a function has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FunctionAnswer {
-    /// With this answer.
     Answered(Value),
     /// With an error: the header with its type, and what the function says about it.
     Failed(String, Value),

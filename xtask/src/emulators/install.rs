@@ -19,7 +19,7 @@ const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843
 /// The Python packages, each with its digests.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 /// The services whose requests are checked against botocore's models.
-const MODELLED: [&str; 4] = ["dynamodb", "sqs", "logs", "ec2"];
+const MODELLED: [&str; 6] = ["dynamodb", "sqs", "logs", "ec2", "service-quotas", "iam"];
 /// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of
 /// which one is unpacked.
 const DESCRIPTION: &str = "octokit-openapi-23.0.2";

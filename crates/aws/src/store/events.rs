@@ -154,6 +154,38 @@ pub(super) async fn of_run(table: &Table, run: &RunId, limit: usize) -> PortResu
     Ok(Events::latest(in_order(&items), limit))
 }
 
+/// The latest events of all machines in a span. Takes the queries of [`hand_overs`], each to its last
+/// page, and a batched read for each hundred events.
+pub(super) async fn between(
+    table: &Table,
+    (since, until): (Timestamp, Timestamp),
+    limit: usize,
+    shards: u32,
+) -> PortResult<Events> {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let mut keys: Vec<Key> = Vec::new();
+    let mut day = until.start_of_day();
+    loop {
+        keys.extend(table.listed_between(List::Events(day), shards, (since, until)).await?);
+        if keys.len() > limit || day <= since {
+            break;
+        }
+        day = day.before(DAY);
+    }
+    // The sort key of an event begins with its time.
+    keys.sort_by(|a, b| (&a.sk, &a.pk).cmp(&(&b.sk, &b.pk)));
+    let keys = keys.split_off(keys.len().saturating_sub(limit.saturating_add(1)));
+    let mut rows = Vec::with_capacity(keys.len());
+    for part in keys.chunks(READ_TOGETHER) {
+        rows.extend(in_order(&table.get_all(part).await?));
+    }
+    rows.sort_by_key(|event| (event.at, rank(event)));
+    Ok(Events::latest(rows, limit))
+}
+
+/// How many events are asked for at the same time.
+const READ_TOGETHER: usize = 1_000;
+
 /// Reads events, oldest first. Events of the same millisecond are in the order of the lifecycle.
 /// Those of the last moments may be missing.
 pub(super) async fn select(

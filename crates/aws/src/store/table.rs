@@ -260,20 +260,9 @@ impl Table {
         (since, until): (Timestamp, Timestamp),
         looked_at: i32,
     ) -> PortResult<Vec<Key>> {
-        // What follows the time in a sort key is after it, and before the next millisecond.
-        let end = until + Duration::from_millis(1);
         let ask = |shard| async move {
             let query = self
-                .client
-                .query()
-                .table_name(&self.name)
-                .index_name(LISTS.name)
-                .key_condition_expression("#key = :key AND #sort BETWEEN :since AND :end")
-                .expression_attribute_names("#key", LISTS.key)
-                .expression_attribute_names("#sort", LISTS.sort)
-                .expression_attribute_values(":key", text(list.key(shard)))
-                .expression_attribute_values(":since", text(since))
-                .expression_attribute_values(":end", text(end))
+                .in_span(list, shard, (since, until))
                 .scan_index_forward(false)
                 .limit(looked_at);
             let page = self.part("Query", || query.clone().send()).await?;
@@ -282,6 +271,44 @@ impl Table {
         let found: Vec<Vec<Key>> = try_join_all((0..shards.max(1)).map(ask)).await?;
         let unique: HashSet<Key> = found.into_iter().flatten().collect();
         Ok(unique.into_iter().collect())
+    }
+
+    /// The keys of the items on a list in a span, both ends included, to the last page. They are in no
+    /// order.
+    pub(super) async fn listed_between(
+        &self,
+        list: List,
+        shards: u32,
+        span: (Timestamp, Timestamp),
+    ) -> PortResult<Vec<Key>> {
+        let ask = |shard| async move {
+            let query = self.in_span(list, shard, span);
+            self.patience.retried(|| self.all_pages(query.clone())).await
+        };
+        let found = try_join_all((0..shards.max(1)).map(ask)).await?;
+        let unique: HashSet<Key> = found.iter().flatten().filter_map(Key::of).collect();
+        Ok(unique.into_iter().collect())
+    }
+
+    /// A query of one shard of a list, in a span with both ends included.
+    fn in_span(
+        &self,
+        list: List,
+        shard: u32,
+        (since, until): (Timestamp, Timestamp),
+    ) -> QueryFluentBuilder {
+        // What follows the time in a sort key is after it, and before the next millisecond.
+        let end = until + Duration::from_millis(1);
+        self.client
+            .query()
+            .table_name(&self.name)
+            .index_name(LISTS.name)
+            .key_condition_expression("#key = :key AND #sort BETWEEN :since AND :end")
+            .expression_attribute_names("#key", LISTS.key)
+            .expression_attribute_names("#sort", LISTS.sort)
+            .expression_attribute_values(":key", text(list.key(shard)))
+            .expression_attribute_values(":since", text(since))
+            .expression_attribute_values(":end", text(end))
     }
 
     /// Reads a query to its last page. A page that repeats itself is an error.

@@ -1,5 +1,3 @@
-//! Deletes the table.
-
 use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::delete_table::DeleteTableError;

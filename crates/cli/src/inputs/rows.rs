@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
+use ondeck_core::modes::cost::Since;
 
 /// The word for the local backend and the local forge.
 pub(crate) const LOCAL: &str = "local";
@@ -139,6 +140,32 @@ pub(crate) const WATCH: Input = Input::switch(
     &[Mode::Status],
 )
 .conflicting(&["json"]);
+pub(crate) const SINCE: Input = Input::call(
+    "since",
+    "TIME",
+    "Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or a time in RFC 3339",
+    &[Mode::Cost],
+)
+.or("7d")
+.checked(|text| text.parse::<Since>().map(drop));
+pub(crate) const PRICES: Input = Input::call(
+    "prices",
+    "FILE",
+    "File with prices, in place of the table of the program",
+    &[Mode::Cost],
+);
+pub(crate) const PRINT_PRICES: Input = Input::switch(
+    "print-prices",
+    "Print the price table of the program, to begin a file for --prices with, and nothing else",
+    &[Mode::Cost],
+)
+.conflicting(&["json", "prices", "plot"]);
+pub(crate) const PLOT: Input = Input::call(
+    "plot",
+    "DIR",
+    "Directory in which to write a plot of the days: cost-light.svg and cost-dark.svg",
+    &[Mode::Cost],
+);
 pub(crate) const INTERVAL: Input = Input::call(
     "interval-sec",
     "SEC",
@@ -277,6 +304,10 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             INTERVAL,
             LISTEN,
             DASHBOARD_TOKEN,
+            SINCE,
+            PRICES,
+            PRINT_PRICES,
+            PLOT,
             ROLE,
             OTHER_POOL,
             DASHBOARD,

@@ -4,9 +4,11 @@
 mod ceiling;
 mod config;
 mod connect;
+mod cost;
 mod crash;
 mod dashboard;
 pub(crate) mod direct_requests;
+mod doctor;
 mod ec2_network;
 mod explain;
 mod failure;

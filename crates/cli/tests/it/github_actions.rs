@@ -3,6 +3,7 @@
 
 mod first_refresh;
 mod inputs;
+mod labels;
 mod outcomes;
 
 use std::path::PathBuf;
@@ -115,13 +116,14 @@ fn cold_then_mixed_then_adopted_then_warm() {
     let home = Home::with(&[]);
     let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7", "--instance-count", "2"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=7
+    labels=["7","7"]
     instance-ids=i-# i-#
     warm-count=0
     cold-count=2
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @"
     ### ondeck provisioned 2 machines in # s: 2 cold
 
@@ -143,7 +145,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.17; GitHub-hosted runners of the same size: about USD 0.72.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     assert_snapshot!(done.stdout.lines().last().unwrap().split(" after").next().unwrap(), @"run 7: 0 warm, 2 cold, 0 adopted");
 
@@ -160,18 +162,19 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: about USD 0.01.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "3"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=8
+    labels=["8","8","8"]
     instance-ids=i-# i-# i-#
     warm-count=2
     cold-count=1
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @r"
     ### ondeck provisioned 3 machines in # s: 2 warm, 1 cold
 
@@ -195,18 +198,19 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.26; GitHub-hosted runners of the same size: about USD 1.08. 2 warm starts saved # s of boot time, worth less than a cent, at # s per boot (as measured in this call).
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "1"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=8
+    labels=["8"]
     instance-ids=i-#
     warm-count=0
     cold-count=0
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @"
     ### ondeck provisioned 1 machine in # s: 1 adopted
 
@@ -224,19 +228,20 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     home.release("8").succeeded();
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "9"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=9
+    labels=["9"]
     instance-ids=i-#
     warm-count=1
     cold-count=0
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @r"
     ### ondeck provisioned 1 machine in # s: 1 warm
 
@@ -256,7 +261,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36. 1 warm start saved # s of boot time, worth less than a cent, at # s per boot (usual on EC2).
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 }
 
@@ -302,6 +307,7 @@ fn no_capacity() {
     ");
     assert_snapshot!(step.outputs(), @"
     label=
+    labels=[]
     instance-ids=
     warm-count=0
     cold-count=0
@@ -366,6 +372,7 @@ fn refused_before_anything_was_done() {
     assert_snapshot!(log(&done).replace(&home.dir().display().to_string(), "HOME"), @"::error title=ondeck provision%3A not-set-up::not set up: there is no store at HOME/ondeck.db%0Ahint: run ondeck refresh first");
     assert_snapshot!(step.outputs(), @"
     label=
+    labels=[]
     instance-ids=
     warm-count=0
     cold-count=0
@@ -462,7 +469,7 @@ fn a_machine_that_does_not_respond_is_a_warning_only_in_the_action() {
 
     The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: less than a cent.
 
-    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices of 2026-07-20: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     let (done, _) = silent("8", "");
     assert_eq!(done.code, 8);

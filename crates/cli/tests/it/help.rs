@@ -41,6 +41,8 @@ fn the_help_of_the_program() {
       run          Queue a job for a run on the local forge, show its output, exit with its code
       status       Show what the pool has and what is wrong, then each machine
       explain      Tell what happened to a run or a machine, and why
+      doctor       Check everything that a pool needs, and say what is wrong and what fixes it
+      cost         Show what machines, runs, classes and days cost, and what the pool saved
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
       dashboard    Show the pool in the browser: a page on this computer, live
       connect      Open a shell on a machine through AWS Session Manager
@@ -104,9 +106,58 @@ fn the_help_of_the_program() {
       4  no capacity                    10  unexpected error; cleaned up
       5  machines did not become ready  11  the output could not be written
       6  store, queue or compute        12  runs own machines that are to go
-         unavailable or busy           130  interrupted, 143 terminated; cleaned up
+         unavailable or busy            20  doctor found warnings, 21 errors
+                                       130  interrupted, 143 terminated; cleaned up
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
+}
+
+#[test]
+fn the_help_of_doctor() {
+    assert_snapshot!(help("doctor"), @"
+    Check everything that a pool needs, and say what is wrong and what fixes it
+
+    Usage: ondeck doctor [OPTIONS]
+
+    Options:
+      -h, --help  Print help
+
+    GitHub:
+          --github-token <TOKEN>          Token that may register runners; prefer the variable, because
+                                          other users can see a command line
+          --github-app-id <ID>            Instead of a token: id of a GitHub App that may register
+                                          runners
+          --github-app-private-key <PEM>  Private key of the GitHub App, in PEM; prefer the variable
+          --jobs-token <TOKEN>            Token that may read workflow runs, for rescue [default: the
+                                          token that registers runners]
+          --github-url <URL>              Address of GitHub; set it for an Enterprise Server [default:
+                                          GITHUB_SERVER_URL, or https://github.com]
+          --runner-scope <SCOPE>          Level at which runners register: the repository or its
+                                          organisation [default: repository] [possible values:
+                                          repository, organisation]
+          --repository <OWNER/NAME>       Repository that runners serve [default: GITHUB_REPOSITORY, or
+                                          the pool; for init the remote origin]
+          --actions-runner-api-url <URL>  GitHub API that lists the releases of actions/runner [default:
+                                          https://api.github.com]
+
+    AWS backend:
+          --github-app-key-source <SOURCE>  Where AWS keeps the private key of the GitHub App: ssm:NAME
+                                            of a parameter, or secretsmanager:ARN of a secret
+          --github-token-source <SOURCE>    Where AWS keeps the token that may register runners, as for
+                                            github-app-key-source
+
+    (options of every command)
+
+    Changes nothing. Each finding says what is wrong, why it matters and what fixes it; each
+    check that could not be made says what it needs. The checks of GitHub need the token or
+    the App that refresh has. Exits with 0 if nothing but notes is found, with 20 if the worst
+    is a warning (runs will fail, or money is wasted), with 21 if it is an error (runs fail now).
+
+    Examples:
+      ondeck doctor
+      ondeck doctor --json
+      ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web
+    ");
 }
 
 #[test]
@@ -506,6 +557,35 @@ fn the_help_of_the_other_commands() {
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("cost"), @"
+    Show what machines, runs, classes and days cost, and what the pool saved
+
+    Usage: ondeck cost [OPTIONS]
+
+    Options:
+          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or
+                           a time in RFC 3339 [default: 7d]
+          --prices <FILE>  File with prices, in place of the table of the program
+          --print-prices   Print the price table of the program, to begin a file for --prices with, and
+                           nothing else
+          --plot <DIR>     Directory in which to write a plot of the days: cost-light.svg and
+                           cost-dark.svg
+      -h, --help           Print help
+
+    (options of every command)
+
+    Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
+    tell: those of a process that was killed may be missing. A machine whose type has no price
+    is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
+    with the local backend, for retention-min.
+
+    Examples:
+      ondeck cost
+      ondeck cost --since 24h --json
+      ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
+      ondeck cost --print-prices > prices.json
+      ondeck cost --prices prices.json
     ");
     assert_snapshot!(help("explain"), @"
     Tell what happened to a run or a machine, and why

@@ -219,7 +219,6 @@ times! {
 struct Order {
     longer: &'static str,
     shorter: &'static [&'static str],
-    /// What happens otherwise.
     otherwise: &'static str,
 }
 

@@ -49,7 +49,6 @@ pub enum LeaseGuard {
     Expired(Timestamp),
     /// Later than the first moment, and not later than the second.
     Within(Timestamp, Timestamp),
-    /// This moment.
     Is(Timestamp),
     Any,
 }
@@ -67,7 +66,7 @@ pub enum UseGuard {
 /// A condition on what operators have decided about the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DepartureGuard {
-    /// Nothing: it stays.
+    /// No operator wants it to leave.
     None,
     /// It may serve another run.
     NotDrained,

@@ -4,7 +4,7 @@
 /// and treat the machine like any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Departure {
-    /// It stays.
+    /// No operator wants it to leave.
     #[default]
     None,
     /// It leaves as one that has reached the limit of its lifetime does: after its run, or when it is

@@ -85,6 +85,31 @@ pub struct MachineSpec {
     pub mem: u32,
 }
 
+impl MachineSpec {
+    /// As the event of its registration tells it, so that it is known after the record is deleted.
+    pub fn told(&self) -> String {
+        let MachineSpec { resource_class, instance_type, usage_class, cpu, mem } = self;
+        format!("{instance_type} {usage_class} of {resource_class} with {cpu} vCPU and {mem} MiB")
+    }
+
+    /// Reads what [`MachineSpec::told`] has put at the end of a reason. `None` if it is not there.
+    pub fn told_in(why: &str) -> Option<MachineSpec> {
+        let words: Vec<&str> = why.split(' ').collect();
+        let told = words.get(words.len().checked_sub(10)?..)?;
+        let [instance_type, usage, "of", class, "with", cpu, "vCPU", "and", mem, "MiB"] = told
+        else {
+            return None;
+        };
+        Some(MachineSpec {
+            resource_class: class.parse().ok()?,
+            instance_type: (*instance_type).to_owned(),
+            usage_class: usage.parse().ok()?,
+            cpu: cpu.parse().ok()?,
+            mem: mem.parse().ok()?,
+        })
+    }
+}
+
 /// What a record counts during the life of its machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -131,6 +156,12 @@ impl Record {
     /// Whether the threshold has passed. A terminated record is never expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.threshold.is_some_and(|threshold| threshold <= now)
+    }
+
+    /// Whether the threshold has passed, by this clock or by that of the record's last writer. An
+    /// expiry writes the time of its own clock, which may be ahead of this one.
+    pub fn is_expired_by_any_clock(&self, now: Timestamp) -> bool {
+        self.is_expired(now.max(self.updated_at))
     }
 
     /// Whether its run has failed, and the machine is kept for people to examine.

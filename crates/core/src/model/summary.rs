@@ -137,7 +137,7 @@ pub enum CandidateOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HedgeNote {
-    /// The slow machine.
+    /// The machine that was slow to register.
     pub machine: InstanceId,
     pub after_ms: u64,
 }

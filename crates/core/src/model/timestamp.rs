@@ -21,6 +21,8 @@ pub struct InvalidTime(String);
 /// The last moment that four digits of a year can write (9999-12-31T23:59:59.999Z).
 const LAST: u64 = 253_402_300_799_999;
 
+const DAY: u64 = 24 * 3_600 * 1_000;
+
 impl Timestamp {
     /// From milliseconds since the epoch, cut to what can be written.
     pub fn from_millis(millis: u64) -> Self {
@@ -48,9 +50,13 @@ impl Timestamp {
         Duration::from_millis(self.0.abs_diff(other.0))
     }
 
+    /// Midnight, in UTC, at the beginning of the day that this moment is in.
+    pub fn start_of_day(self) -> Timestamp {
+        Self(self.0 / DAY * DAY)
+    }
+
     /// Midnight, in UTC, of the day before the one that this moment is in.
     pub fn start_of_day_before(self) -> Timestamp {
-        const DAY: u64 = 24 * 3_600 * 1_000;
         Self((self.0 / DAY).saturating_sub(1) * DAY)
     }
 

@@ -1,7 +1,7 @@
 //! Explain: what has happened to a run or a machine, from what is stored about it. It reads only, and
 //! reads a bounded amount, however large the pool is.
 
-mod chain;
+pub(super) mod chain;
 mod subject;
 mod typical;
 

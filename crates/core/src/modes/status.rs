@@ -21,7 +21,6 @@ pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 /// How many hand-overs are looked at, the latest ones: one batched read.
 pub const HAND_OVERS: usize = 100;
 
-/// What to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub scope: RecordScope,

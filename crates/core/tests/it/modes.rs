@@ -2,6 +2,7 @@
 //! time take milliseconds.
 
 mod ceiling;
+mod cost;
 mod explain;
 mod failures;
 mod harness;

@@ -35,7 +35,7 @@ const SERVED: &str = "served";
 #[derive(Debug, PartialEq, Eq)]
 struct CleaningSettings {
     docker: Extent,
-    /// In percent.
+    /// How much of each file system has to be free, in percent.
     min_free_disk: u8,
     /// Paths that runs may change.
     ignored: Vec<PathBuf>,

@@ -12,6 +12,9 @@ use super::{LocalStore, column, schema};
 
 /// The latest events of one machine. One more than asked for tells that there are others.
 const OF_MACHINE: &str = "SELECT * FROM events WHERE instance = ?1 ORDER BY seq DESC LIMIT ?2";
+/// The latest events of a span.
+const BETWEEN: &str =
+    "SELECT * FROM events WHERE at >= ?1 AND at <= ?2 ORDER BY at DESC, seq DESC LIMIT ?3";
 /// All events of the machines that a run has owned.
 const OF_MACHINES_OF_RUN: &str = "SELECT * FROM events
     WHERE instance IN (SELECT instance FROM events WHERE run = ?1) ORDER BY seq";
@@ -94,6 +97,23 @@ impl History for LocalStore {
         };
         let rows: Vec<EventRow> = self.db.call(read).await?;
         Ok(Events::latest(concerning(rows, run), limit))
+    }
+
+    async fn events_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> PortResult<Events> {
+        let (since, until) = (since.to_string(), until.to_string());
+        let most = bounded(limit.saturating_add(1));
+        let read = move |connection: &mut Connection| {
+            let mut statement = connection.prepare_cached(BETWEEN)?;
+            column::readable(statement.query_map(params![since, until, most], event)?)
+        };
+        let mut rows: Vec<EventRow> = self.db.call(read).await?;
+        rows.reverse();
+        Ok(Events::latest(rows, limit))
     }
 
     async fn summaries_of_run(

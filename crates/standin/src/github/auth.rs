@@ -1,5 +1,3 @@
-//! Authentication and permissions.
-
 use std::time::{Duration, SystemTime};
 
 use hyper::header::HeaderName;

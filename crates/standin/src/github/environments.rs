@@ -16,7 +16,6 @@ use super::request::ApiRequest;
 use super::state::State;
 use super::{GitHub, answers};
 
-/// One environment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
     id: u64,

@@ -8,7 +8,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::status::judgement::{Group, Judged, Judgement, Mark};
 use serde::{Serialize, Serializer};
 
-use crate::control::report::cost::CostOfAnHour;
+use crate::control::report::estimate::CostOfAnHour;
 
 /// The most machines that a problem names. The page says how many there are.
 const NAMED: usize = 20;

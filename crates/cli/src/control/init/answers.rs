@@ -26,7 +26,6 @@ pub(super) struct Answers {
     pub(super) default_branch: String,
     pub(super) pool: PoolName,
     pub(super) region: String,
-    /// The setting `ami`.
     pub(super) ami: String,
     /// An existing network and its subnets; `None` for a new one.
     pub(super) network: Option<(String, Vec<String>)>,

@@ -8,7 +8,7 @@ use ondeck_core::model::signal::INTERRUPTED;
 use ondeck_core::modes::release::{Disposition, Outcome, Released};
 use serde::Serialize;
 
-use super::cost::{self, Dollars};
+use super::estimate::{self, Dollars};
 use super::failure::{ErrorJson, reason};
 use super::markdown::{ROWS, cell, code, first_rows, machine_type, machines, plain, span};
 use super::wire::{PurchaseOption, ResultStatus, SchemaVersion, UnreadableJson, millis, to_json};
@@ -255,12 +255,14 @@ fn estimate(instances: &[Released], backend: Backend) -> String {
         instances.iter().filter_map(|one| Some((one, one.used_for?))).collect();
     let total: Duration = held.iter().map(|(_, span)| *span).sum();
     let spent =
-        held.iter().map(|(one, span)| cost::on_ec2(&one.spec, *span)).sum::<Option<Dollars>>();
+        held.iter().map(|(one, span)| estimate::on_ec2(&one.spec, *span)).sum::<Option<Dollars>>();
     let Some(spent) = spent.filter(|_| !held.is_empty()) else {
         return String::new();
     };
-    let hosted =
-        held.iter().map(|(one, span)| cost::on_github(&one.spec, *span)).sum::<Option<Dollars>>();
+    let hosted = held
+        .iter()
+        .map(|(one, span)| estimate::on_github(&one.spec, *span))
+        .sum::<Option<Dollars>>();
     let hosted = hosted.map(|hosted| {
         format!("; GitHub-hosted runners of the same size, billed by the minute: {hosted}")
     });
@@ -268,6 +270,6 @@ fn estimate(instances: &[Released], backend: Backend) -> String {
         "\nThe run used its machines for {} in total. Cost: {spent}{}.\n\n{}",
         span(total),
         hosted.unwrap_or_default(),
-        cost::assumption(backend),
+        estimate::assumption(backend),
     )
 }

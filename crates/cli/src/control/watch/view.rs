@@ -107,7 +107,6 @@ impl View {
         self.judgement.as_ref()?.machines.iter().find(|it| it.record.id == *selected)
     }
 
-    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Effect {
         if key.kind == KeyEventKind::Release {
             return Effect::None;
@@ -151,7 +150,6 @@ impl View {
         Effect::None
     }
 
-    /// Moves the selection.
     fn step(&mut self, key: KeyCode) -> Effect {
         let page = self.page.max(1);
         let last = self.machines().len().saturating_sub(1);

@@ -47,7 +47,7 @@ impl Step {
 }
 
 /// The whole life of a machine, up to its record.
-pub(super) fn whole_life(events: Events, record: Option<&Record>) -> Vec<Step> {
+pub(in crate::modes) fn whole_life(events: Events, record: Option<&Record>) -> Vec<Step> {
     let is_unread = events.is_partial;
     let mut steps = Vec::new();
     let mut last: Option<EventRow> = None;

@@ -41,7 +41,7 @@ impl Selection {
 }
 
 pub(super) struct Selected {
-    /// Ordered by id.
+    /// In the order of their ids.
     pub(super) machines: Vec<(Record, AgentStatus)>,
     pub(super) unknown: Vec<InstanceId>,
     pub(super) warnings: Vec<String>,

@@ -48,7 +48,7 @@ pub(crate) fn is_own_run(run: &RunId) -> bool {
 }
 
 /// How long a machine of the minimum stays idle from its launch or renewal on.
-fn hold(settings: &Settings) -> Duration {
+pub(crate) fn hold(settings: &Settings) -> Duration {
     settings.times.idle_time.max(SHORTEST)
 }
 

@@ -64,7 +64,8 @@ pub(crate) async fn terminate_all(
 async fn expire(plane: &Plane, machine: &Machine, owner: &RunId) -> PortResult<bool> {
     let why = "launched, but never registered";
     let change = Instance::register(&machine.id, &machine.spec, owner, plane.now(), Duration::ZERO);
-    let expired = match plane.apply(change.because(why)).await {
+    let expired = match plane.apply(change.because(format!("{why}: {}", machine.spec.told()))).await
+    {
         Ok(expired) => expired,
         Err(NotCommitted::Refused(refused)) => {
             let Some(found) = refused.found.filter(is_abandoned) else { return Ok(false) };

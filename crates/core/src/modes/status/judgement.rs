@@ -38,7 +38,6 @@ pub struct Judgement {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// One machine, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     pub record: Record,
@@ -254,7 +253,6 @@ impl Mark {
         }
     }
 
-    /// In one word.
     pub fn as_str(&self) -> &'static str {
         match self {
             Mark::Silent(_) => "silent",

@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use super::arrange::{agreed, instance, ms, noon, run, spec};
 use crate::lifecycle::{Instance, Pending, TypedState};
 use crate::model::ids::RunId;
-use crate::model::record::State;
+use crate::model::record::{MachineSpec, State};
 use crate::model::summary::{CallOrigin, CallResult, ProvisionSummary};
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::ProvisionOptions;
-use crate::ports::{History, Store};
+use crate::ports::{Events, History, Store};
 
 /// The contract of what has happened. `store` must be empty.
 pub async fn history_suite<S: Store + History>(store: &S) {
@@ -70,6 +70,25 @@ async fn events<S: Store + History>(store: &S) {
     let latest = store.events_of_machine(&id, 2).await.expect("an answer");
     let steps: Vec<&str> = latest.rows.iter().map(|row| row.transition.as_str()).collect();
     assert_eq!((steps, latest.is_partial), (vec!["commit", "expire"], true), "the latest");
+
+    let told = MachineSpec::told_in(&life.rows[0].why);
+    assert_eq!(told, Some(spec()), "the first event tells what it is");
+
+    let between = |from, to, limit| store.events_between(at(from), at(to), limit);
+    let steps = |events: &Events| -> Vec<String> {
+        events.rows.iter().map(|row| row.transition.clone()).collect()
+    };
+    let all = between(0, 6, 99).await.expect("an answer");
+    let names = ["register", "activate", "release", "claim", "commit", "register", "expire"];
+    assert_eq!((steps(&all), all.is_partial), (names.map(str::to_owned).to_vec(), false));
+    let some = between(2, 4, 99).await.expect("an answer");
+    assert_eq!(steps(&some), ["release", "claim", "commit"], "both ends are included");
+    let latest = between(0, 6, 2).await.expect("an answer");
+    assert_eq!((steps(&latest), latest.is_partial), (steps(&all).split_off(5), true), "the latest");
+    let exact = between(2, 4, 3).await.expect("an answer");
+    assert!(!exact.is_partial, "there are no others");
+    let days = store.events_between(at(0).before(ms(48 * 3_600_000)), at(2 * 86_400), 99).await;
+    assert_eq!(days.expect("an answer"), all, "of several days");
 
     let of_first = store.events_of_run(&first, 9).await.expect("an answer");
     let steps: Vec<&str> = of_first.rows.iter().map(|row| row.transition.as_str()).collect();

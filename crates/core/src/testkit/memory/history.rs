@@ -63,6 +63,20 @@ impl History for MemoryStore {
         Ok(Events::latest(concerning(self.rows(), run), limit))
     }
 
+    async fn events_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> PortResult<Events> {
+        turn().await;
+        self.answer("events")?;
+        let mut rows = self.rows();
+        rows.retain(|row| row.at >= since && row.at <= until);
+        rows.sort_by_key(|row| row.at);
+        Ok(Events::latest(rows, limit))
+    }
+
     async fn summaries_of_run(
         &self,
         run: &RunId,

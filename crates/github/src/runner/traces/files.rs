@@ -18,7 +18,7 @@ pub(super) enum Rule {
     Remove,
     /// Removes what is new. What was there may change.
     RemoveNew,
-    /// Reports both.
+    /// Removes nothing, and reports what is new and what was changed.
     Retire,
 }
 

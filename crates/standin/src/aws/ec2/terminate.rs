@@ -1,5 +1,3 @@
-//! The TerminateInstances action.
-
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
 

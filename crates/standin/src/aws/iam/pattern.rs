@@ -29,7 +29,7 @@ pub(super) enum Glob {
 /// How far a wildcard reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Over any text.
+    /// Over any text, colons included.
     Anything,
     /// Within a segment of an ARN. Only a `*` at the end of a segment reaches over colons.
     ArnSegments,

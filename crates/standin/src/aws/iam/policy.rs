@@ -10,7 +10,6 @@ use super::pattern::{Glob, Reach, Template, matches};
 /// The only version of the policy language that knows variables.
 const VERSION: &str = "2012-10-17";
 
-/// An identity policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy(Vec<Statement>);
 

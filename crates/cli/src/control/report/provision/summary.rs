@@ -5,7 +5,7 @@ use std::time::Duration;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::modes::provision::{MachineSource, Outcome, PoolSearch, Provisioned, Timings};
 
-use crate::control::report::cost::{self, Dollars};
+use crate::control::report::estimate::{self, Dollars};
 use crate::control::report::failure::{exit_code, meaning, reason};
 use crate::control::report::markdown::{
     ROWS, cell, code, counted, first_rows, machine_type, machines, plain, span, table,
@@ -65,7 +65,7 @@ fn headline(outcome: &Outcome) -> String {
         machines(outcome.instances.len()),
         span(outcome.timings.total),
         counts.join(", "),
-        code(&format!("runs-on: {}", outcome.run)),
+        code(&format!("runs-on: {}", outcome.label)),
     )
 }
 
@@ -184,15 +184,16 @@ fn cleaned_up(outcome: &Outcome) -> String {
 fn estimate(outcome: &Outcome, backend: Backend) -> String {
     let hour = Duration::from_secs(3600);
     let specs = || outcome.instances.iter().map(|one| &one.spec);
-    let Some(spent) = specs().map(|spec| cost::on_ec2(spec, hour)).sum::<Option<Dollars>>() else {
+    let Some(spent) = specs().map(|spec| estimate::on_ec2(spec, hour)).sum::<Option<Dollars>>()
+    else {
         return String::new();
     };
-    let hosted = specs().map(|spec| cost::on_github(spec, hour)).sum::<Option<Dollars>>();
+    let hosted = specs().map(|spec| estimate::on_github(spec, hour)).sum::<Option<Dollars>>();
     let hosted = hosted.map(|hosted| format!("; GitHub-hosted runners of the same size: {hosted}"));
     let mut text =
         format!("Cost of these machines per hour: {spent}{}.", hosted.unwrap_or_default());
     text += &saved(outcome);
-    format!("{text}\n\n{}", cost::assumption(backend))
+    format!("{text}\n\n{}", estimate::assumption(backend))
 }
 
 /// The boot time that warm machines saved.
@@ -204,7 +205,7 @@ fn saved(outcome: &Outcome) -> String {
     }
     let measured = boot(outcome);
     let boot = measured.unwrap_or(USUAL_BOOT);
-    let worth: Dollars = warm.iter().filter_map(|one| cost::on_ec2(&one.spec, boot)).sum();
+    let worth: Dollars = warm.iter().filter_map(|one| estimate::on_ec2(&one.spec, boot)).sum();
     let all = boot * u32::try_from(warm.len()).unwrap_or(u32::MAX);
     let how = if measured.is_some() { "as measured in this call" } else { "usual on EC2" };
     format!(
@@ -240,6 +241,7 @@ mod tests {
     fn outcome(count: usize) -> Outcome {
         let instance = |n: usize| Provisioned {
             id: InstanceId::new(format!("i-{n:017x}")).unwrap(),
+            label: (&RunId::new("7").unwrap()).into(),
             source: if n.is_multiple_of(2) { MachineSource::Warm } else { MachineSource::Cold },
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),
@@ -253,6 +255,7 @@ mod tests {
         };
         Outcome {
             run: RunId::new("7").unwrap(),
+            label: (&RunId::new("7").unwrap()).into(),
             requested: 1,
             usage: UsageClass::OnDemand,
             instances: (0..count).map(instance).collect(),
@@ -338,7 +341,7 @@ mod tests {
             markdown(&two, Backend::Aws)
                 .contains("Cost of these machines per hour: about USD 0.17")
         );
-        two.instances[1].spec.instance_type = "p5.48xlarge".to_owned();
+        two.instances[1].spec.instance_type = "z99.large".to_owned();
         assert!(!markdown(&two, Backend::Aws).contains("USD"));
     }
 }

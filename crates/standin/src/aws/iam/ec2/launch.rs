@@ -23,7 +23,6 @@ struct Launch<'a> {
 }
 
 impl Asking<'_> {
-    /// A direct launch.
     pub(super) fn run_instances(&self) -> Vec<Authorization> {
         let template = self.params.at("LaunchTemplate").map(|named| version(self.state, named));
         let template = match template {

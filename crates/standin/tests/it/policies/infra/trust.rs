@@ -78,7 +78,7 @@ const RELEASE: [Job; 9] = [
     ("repo:acme/web:environment:maintenance", "refs/heads/trunk", "2", &MAINTENANCE),
 ];
 
-/// Branches only.
+/// The subjects of a role that pull requests may not assume.
 const NO_PULL_REQUESTS: [Job; 4] = [
     ("repo:acme/web:ref:refs/heads/main", MAIN, "2", &WORKFLOWS),
     ("repo:acme/web:ref:refs/heads/release/1", "refs/heads/release/1", "2", &WORKFLOWS),
