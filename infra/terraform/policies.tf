@@ -295,6 +295,26 @@ locals {
         "Effect" : "Allow",
         "Action" : ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"],
         "Resource" : "arn:${data.aws_partition.current.partition}:sqs:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:${var.pool_name}-*"
+      },
+      {
+        "Sid" : "Diagnose",
+        "Effect" : "Allow",
+        "Action" : [
+          "ec2:DescribeInstances",
+          "ec2:DescribeLaunchTemplateVersions",
+          "ec2:DescribeImages",
+          "ec2:DescribeSubnets",
+          "ec2:DescribeRouteTables",
+          "ec2:DescribeSecurityGroups",
+          "servicequotas:GetServiceQuota"
+        ],
+        "Resource" : "*"
+      },
+      {
+        "Sid" : "SeeProfile",
+        "Effect" : "Allow",
+        "Action" : "iam:GetInstanceProfile",
+        "Resource" : "arn:${data.aws_partition.current.partition}:iam::${data.aws_caller_identity.current.account_id}:instance-profile/${aws_iam_role.machine_role.name}"
       }
     ]
   })

@@ -46,6 +46,7 @@ pub(crate) enum Task {
         rows: Vec<String>,
     },
     BenchClaims,
+    BenchDashboard,
     Sim {
         args: Vec<String>,
     },
@@ -129,6 +130,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
                 return Ok(Task::BenchAws { rows: behind_dashes(args)? });
             }
             Some(what) if what == "claims" => Task::BenchClaims,
+            Some(what) if what == "dashboard" => Task::BenchDashboard,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "sim" => match args.next() {
@@ -277,6 +279,7 @@ mod tests {
             ("bench aws", Task::BenchAws { rows: vec![] }),
             ("bench aws -- warm-10", Task::BenchAws { rows: vec!["warm-10".into()] }),
             ("bench claims", Task::BenchClaims),
+            ("bench dashboard", Task::BenchDashboard),
             ("sim", Task::Sim { args: vec![] }),
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
             ("sim --planted-bug no-grace", Task::PlantedBug { name: "no-grace".to_owned() }),

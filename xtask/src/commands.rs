@@ -56,6 +56,11 @@ pub(crate) fn bench_claims() -> Vec<String> {
     ["sh", "-c", &format!("{build} && {line}")].map(str::to_owned).into()
 }
 
+/// The released program's figures: how it is optimised decides them.
+pub(crate) fn bench_dashboard() -> Step {
+    Step::new("bench", "bench --package ondeck --features dashboard --bench dashboard")
+}
+
 /// `.cargo/mutants.toml` lists the files to mutate and the tests to run. The package is named
 /// because the workspace's default member is another one.
 pub(crate) fn mutants(more: &[String]) -> Step {

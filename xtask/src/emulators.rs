@@ -87,6 +87,7 @@ impl Emulators {
             shellcheck: &installed.shellcheck,
             actionlint: &installed.workflows.actionlint,
             act: &installed.workflows.act,
+            axe: &installed.axe,
             folder: &folder,
         };
         let environment = Environment::of_tests(&places, std::env::vars_os().map(|(name, _)| name));

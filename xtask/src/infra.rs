@@ -20,7 +20,7 @@ const FUNCTION_TEMPLATE: &str = "infra/function.yaml";
 const MODULE_POLICIES: &str = "infra/terraform/policies.tf";
 const FUNCTION_MODULE_POLICIES: &str = "infra/terraform/function/policies.tf";
 const BEGIN: &str = "# Generated from ";
-const BY: &str = " by cargo xtask infra\n";
+const BY: &str = "\n";
 const END: &str = "# End of the generated part\n";
 
 /// The policies of the module with roles and network, by their path below `policies`.

@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Task::BenchClaims => {
             return ExitCode::from(emulators::run(&root, &commands::bench_claims()));
         }
+        Task::BenchDashboard => return ExitCode::from(commands::bench_dashboard().run(&root)),
         Task::BenchAws { rows } => return ExitCode::from(bench::aws::run(&root, &rows)),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),

@@ -24,10 +24,10 @@ use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResul
 
 use self::image::{Images, KnownImage};
 pub use self::options::{DEFAULT_RUNNER_USER, RUNNER_USER_SETTING, check_settings};
-use self::options::{LaunchOptions, MachineOptions};
+pub(crate) use self::options::{LaunchOptions, MachineOptions};
 use self::recent_launches::RecentLaunches;
 use self::template::{Template, VERSION_SETTING};
-pub(crate) use self::template::{delete as delete_template, exists as has_template};
+pub(crate) use self::template::{delete as delete_template, exists as has_template, is_gone};
 use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
@@ -171,7 +171,7 @@ impl fmt::Debug for Ec2Compute {
 
 /// The version of the launch template that belongs to these settings; `None` if an earlier version of
 /// ondeck has stored them.
-fn template_version(settings: &Settings) -> Option<u64> {
+pub(crate) fn template_version(settings: &Settings) -> Option<u64> {
     settings.backend.get(VERSION_SETTING).and_then(|number| number.parse().ok())
 }
 
@@ -191,6 +191,6 @@ fn tagged(kind: &str, tags: &[(&str, String)]) -> Params {
 }
 
 /// A filter of a listing that admits each of the values.
-fn filter<T: fmt::Display>(name: &str, values: impl IntoIterator<Item = T>) -> Params {
+pub(crate) fn filter<T: fmt::Display>(name: &str, values: impl IntoIterator<Item = T>) -> Params {
     Params::new().set("Name", name).list("Value", values)
 }

@@ -41,7 +41,7 @@ use crate::wire::Wire;
 
 pub(crate) use answers::{
     Done, FleetAnswer, FleetError, FleetInstances, Image, ImagesAnswer, Instance, InstancesAnswer,
-    TemplateAnswer, Version, VersionAnswer, VersionsAnswer, problem,
+    Set, TemplateAnswer, Version, VersionAnswer, VersionsAnswer, problem,
 };
 pub(crate) use endpoint::of_service as endpoint_of;
 pub(crate) use keys::Keys;

@@ -23,6 +23,9 @@ pub(crate) const EC2: Service = "EC2";
 pub(crate) const LOGS: Service = "CloudWatch Logs";
 pub(crate) const SYSTEMS_MANAGER: Service = "SSM";
 pub(crate) const SECRETS_MANAGER: Service = "Secrets Manager";
+pub(crate) const SERVICE_QUOTAS: Service = "Service Quotas";
+pub(crate) const IAM: Service = "IAM";
+pub(crate) const STS: Service = "STS";
 
 /// An error answer, in the service's own words.
 #[derive(Debug, Clone, Copy)]

@@ -27,7 +27,7 @@ pub const APP_KEY_SOURCE: Input = Input::call(
     "SOURCE",
     "Where AWS keeps the private key of the GitHub App: ssm:NAME of a parameter, or \
      secretsmanager:ARN of a secret",
-    &[Mode::Refresh],
+    &[Mode::Refresh, Mode::Doctor],
 )
 .checked(|text| SecretSource::parse(text).map(drop))
 .in_action(ActionInput::Absent);
@@ -35,7 +35,7 @@ pub const TOKEN_SOURCE: Input = Input::call(
     "github-token-source",
     "SOURCE",
     "Where AWS keeps the token that may register runners, as for github-app-key-source",
-    &[Mode::Refresh],
+    &[Mode::Refresh, Mode::Doctor],
 )
 .checked(|text| SecretSource::parse(text).map(drop))
 .in_action(ActionInput::Absent);

@@ -6,6 +6,7 @@
 
 mod cloud;
 mod compute;
+mod diagnosis;
 mod ec2;
 mod error;
 mod firewall;
@@ -29,6 +30,7 @@ mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};
 pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING, check_settings};
+pub use diagnosis::AwsDiagnosis;
 pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;

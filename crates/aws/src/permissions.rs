@@ -4,7 +4,7 @@
 //! No request has an effect, even if the role is allowed to make it: [`harmless`] rewrites each one,
 //! or says why it has no such form.
 
-mod answer;
+pub(crate) mod answer;
 mod harmless;
 mod placeholders;
 
@@ -85,11 +85,30 @@ pub async fn check_permissions(
     cloud: &Cloud,
     subject: &CheckSubject,
 ) -> PortResult<Vec<PermissionCheck>> {
+    check_rows(cloud, subject, |_| true).await
+}
+
+/// The permissions that an operator has, and the credentials of the connection lack. Fails as
+/// [`check_permissions`] does.
+pub(crate) async fn missing_of_operator(cloud: &Cloud) -> PortResult<Vec<PermissionCheck>> {
+    let role = "operator".to_owned();
+    let subject = CheckSubject { role, machine: None, other_pool: None };
+    let mut checks = check_rows(cloud, &subject, |it| it == Decision::Allowed).await?;
+    checks.retain(|check| check.result == CheckResult::Wrong);
+    Ok(checks)
+}
+
+/// Checks the rows of a role that have these expectations.
+async fn check_rows(
+    cloud: &Cloud,
+    subject: &CheckSubject,
+    is_asked: impl Fn(Decision) -> bool,
+) -> PortResult<Vec<PermissionCheck>> {
     let client = RawClient::new(cloud);
     let placeholders = Placeholders::find(cloud, subject).await?;
     let mut checks = Vec::new();
     for (expected, row) in rows() {
-        if row.role == subject.role {
+        if row.role == subject.role && is_asked(expected) {
             checks.push(check(&client, &placeholders, expected, row).await?);
         }
     }

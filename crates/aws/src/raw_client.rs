@@ -1,6 +1,6 @@
-//! Sends requests that are given as data: JSON for DynamoDB, SQS, CloudWatch Logs, SSM and Secrets
-//! Manager, parameters for EC2. The SDK's clients cannot send such a request, and the last three JSON
-//! services have no client here.
+//! Sends requests that are given as data: JSON for DynamoDB, SQS, CloudWatch Logs, SSM, Secrets Manager
+//! and Service Quotas, parameters for EC2, IAM and STS. The SDK's clients cannot send such a request, and
+//! most of these services have no client here.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::cloud::Cloud;
 use crate::ec2::{self, Keys};
 use crate::error::{
-    Chain, DYNAMODB, EC2, LOGS, SECRETS_MANAGER, SQS, SYSTEMS_MANAGER, is_passing, unavailable,
+    Chain, DYNAMODB, EC2, IAM, LOGS, SECRETS_MANAGER, SERVICE_QUOTAS, SQS, STS, SYSTEMS_MANAGER,
+    is_passing, unavailable,
 };
 
 /// How long a request may take, its answer included.
@@ -34,6 +35,7 @@ pub(crate) struct RawAnswer {
     pub(crate) code: String,
     /// The answer, if it is JSON.
     pub(crate) body: Value,
+    pub(crate) text: String,
 }
 
 /// How a service is called.
@@ -42,9 +44,15 @@ struct Protocol {
     id: &'static str,
     /// Its name in signatures and in host names.
     name: &'static str,
-    /// What precedes the operation in the header `x-amz-target`; `None` for EC2.
-    target: Option<&'static str>,
-    content_type: &'static str,
+    form: Form,
+}
+
+/// How an operation and its parameters are written.
+enum Form {
+    /// As JSON, with what precedes the operation in the header `x-amz-target`.
+    Json { target: &'static str, content_type: &'static str },
+    /// As a form, with the version of the API.
+    Query(&'static str),
 }
 
 const JSON_1_0: &str = "application/x-amz-json-1.0";
@@ -120,11 +128,11 @@ impl RawClient {
         request: &Value,
         now: SystemTime,
     ) -> PortResult<Request> {
-        let url = ec2::endpoint_of(&self.cloud.config, protocol.id, protocol.name)?;
+        let (url, region) = self.place(protocol)?;
         let keys = self.keys.get(operation, now).await?;
-        let body = match protocol.target {
-            Some(_) => request.to_string(),
-            None => form(operation, request),
+        let body = match protocol.form {
+            Form::Json { .. } => request.to_string(),
+            Form::Query(version) => form(version, operation, request),
         };
         let unusable = |error: &dyn std::fmt::Display| PortError::Unusable {
             service: protocol.id,
@@ -135,59 +143,78 @@ impl RawClient {
         http.set_method("POST").map_err(|error| unusable(&error))?;
         http.set_uri(url.as_str()).map_err(|error| unusable(&error))?;
         let headers = http.headers_mut();
-        headers.insert("content-type", protocol.content_type);
         headers.insert("user-agent", concat!("ondeck/", env!("CARGO_PKG_VERSION")));
-        if let Some(target) = protocol.target {
-            headers.insert("x-amz-target", format!("{target}.{operation}"));
+        match protocol.form {
+            Form::Json { target, content_type } => {
+                headers.insert("content-type", content_type);
+                headers.insert("x-amz-target", format!("{target}.{operation}"));
+            }
+            Form::Query(_) => {
+                headers.insert("content-type", FORM);
+            }
         }
-        let place = (protocol.name, self.cloud.region());
-        let signature = ec2::signature(&http, &body, &keys, place, now);
+        let signature = ec2::signature(&http, &body, &keys, (protocol.name, &region), now);
         for (name, value) in signature.map_err(|error| unusable(&error))? {
             http.headers_mut().insert(name, value);
         }
         Ok(http)
     }
-}
 
-impl Protocol {
-    fn of(service: &str) -> Protocol {
-        match service {
-            "dynamodb" => Protocol {
-                id: DYNAMODB,
-                name: "dynamodb",
-                target: Some("DynamoDB_20120810"),
-                content_type: JSON_1_0,
-            },
-            "sqs" => {
-                Protocol { id: SQS, name: "sqs", target: Some("AmazonSQS"), content_type: JSON_1_0 }
-            }
-            "logs" => Protocol {
-                id: LOGS,
-                name: "logs",
-                target: Some("Logs_20140328"),
-                content_type: JSON_1_1,
-            },
-            "ssm" => Protocol {
-                id: SYSTEMS_MANAGER,
-                name: "ssm",
-                target: Some("AmazonSSM"),
-                content_type: JSON_1_1,
-            },
-            "secretsmanager" => Protocol {
-                id: SECRETS_MANAGER,
-                name: "secretsmanager",
-                target: Some("secretsmanager"),
-                content_type: JSON_1_1,
-            },
-            _ => Protocol { id: EC2, name: "ec2", target: None, content_type: FORM },
+    /// The address of a service, and the region that requests to it are signed for.
+    fn place(&self, protocol: &Protocol) -> PortResult<(String, String)> {
+        let region = self.cloud.region();
+        let url = ec2::endpoint_of(&self.cloud.config, protocol.id, protocol.name)?;
+        match global(protocol.name, region).filter(|_| url.contains(&format!("iam.{region}."))) {
+            Some((url, region)) => Ok((url.to_owned(), region.to_owned())),
+            None => Ok((url, region.to_owned())),
         }
     }
 }
 
-/// The body of a request to EC2.
-fn form(operation: &str, request: &Value) -> String {
+/// The address and the region of IAM, which has one for each partition: AWS General Reference, "AWS
+/// Identity and Access Management endpoints and quotas". `None` for services of each region, and where
+/// the address is built like theirs.
+fn global(service: &str, region: &str) -> Option<(&'static str, &'static str)> {
+    match region.split('-').next() {
+        _ if service != "iam" => None,
+        Some("cn") => Some(("https://iam.cn-north-1.amazonaws.com.cn/", "cn-north-1")),
+        Some("eusc") => None,
+        _ if region.starts_with("us-gov-") => {
+            Some(("https://iam.us-gov.amazonaws.com/", "us-gov-west-1"))
+        }
+        _ if region.contains("iso") => None,
+        _ => Some(("https://iam.amazonaws.com/", "us-east-1")),
+    }
+}
+
+impl Protocol {
+    fn of(service: &str) -> Protocol {
+        let json = |id, name, target, content_type| Protocol {
+            id,
+            name,
+            form: Form::Json { target, content_type },
+        };
+        let query = |id, name, version| Protocol { id, name, form: Form::Query(version) };
+        match service {
+            "dynamodb" => json(DYNAMODB, "dynamodb", "DynamoDB_20120810", JSON_1_0),
+            "sqs" => json(SQS, "sqs", "AmazonSQS", JSON_1_0),
+            "logs" => json(LOGS, "logs", "Logs_20140328", JSON_1_1),
+            "ssm" => json(SYSTEMS_MANAGER, "ssm", "AmazonSSM", JSON_1_1),
+            "secretsmanager" => json(SECRETS_MANAGER, "secretsmanager", "secretsmanager", JSON_1_1),
+            "servicequotas" => {
+                json(SERVICE_QUOTAS, "servicequotas", "ServiceQuotasV20190624", JSON_1_1)
+            }
+            "iam" => query(IAM, "iam", "2010-05-08"),
+            "sts" => query(STS, "sts", "2011-06-15"),
+            _ => query(EC2, "ec2", ec2::VERSION),
+        }
+    }
+}
+
+/// The body of a request that is a form.
+fn form(version: &str, operation: &str, request: &Value) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
-    form.append_pair("Action", operation).append_pair("Version", ec2::VERSION);
+    form.append_pair("Action", operation).append_pair("Version", version);
     for (name, value) in request.as_object().into_iter().flatten() {
         form.append_pair(name, value.as_str().unwrap_or_default());
     }
@@ -202,7 +229,7 @@ fn read(status: u16, text: &str) -> RawAnswer {
         Some(code) => code.to_owned(),
         None => ec2::problem(text).map(|(code, _)| code).unwrap_or_default(),
     };
-    RawAnswer { status, code, body }
+    RawAnswer { status, code, body, text: text.to_owned() }
 }
 
 #[cfg(test)]
@@ -229,8 +256,25 @@ mod tests {
     fn parameters_are_sent_as_a_form() {
         let request = serde_json::json!({ "DryRun": "true", "Tag.1.Key": "ondeck:pool" });
         assert_eq!(
-            form("CreateTags", &request),
+            form(ec2::VERSION, "CreateTags", &request),
             "Action=CreateTags&Version=2016-11-15&DryRun=true&Tag.1.Key=ondeck%3Apool"
         );
+    }
+
+    #[test]
+    fn iam_has_one_address_in_each_partition() {
+        for (service, region, expected) in [
+            ("iam", "eu-central-1", Some(("https://iam.amazonaws.com/", "us-east-1"))),
+            ("iam", "us-gov-east-1", Some(("https://iam.us-gov.amazonaws.com/", "us-gov-west-1"))),
+            (
+                "iam",
+                "cn-northwest-1",
+                Some(("https://iam.cn-north-1.amazonaws.com.cn/", "cn-north-1")),
+            ),
+            ("iam", "us-iso-east-1", None),
+            ("sts", "eu-central-1", None),
+        ] {
+            assert_eq!(global(service, region), expected, "{service} {region}");
+        }
     }
 }

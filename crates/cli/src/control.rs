@@ -9,11 +9,17 @@ pub(crate) mod config;
 mod config;
 #[cfg(feature = "aws")]
 mod connect;
+#[cfg(feature = "dashboard")]
+mod dashboard;
+#[cfg(not(feature = "dashboard"))]
+#[path = "control/no_dashboard.rs"]
+mod dashboard;
 mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+pub(crate) mod doctor;
 mod explain;
 #[cfg(feature = "aws")]
 pub(crate) mod function;
@@ -31,6 +37,8 @@ mod no_local;
 mod permissions;
 mod pool;
 pub(crate) mod progress;
+#[cfg(any(feature = "dashboard", feature = "watch"))]
+mod reader;
 pub(crate) mod report;
 #[cfg(feature = "local")]
 mod run;
@@ -75,8 +83,10 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
+        Some(Mode::Doctor) => doctor::doctor(common).await,
         Some(Mode::Cost) => cost::cost(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
+        Some(Mode::Dashboard) => dashboard::dashboard(common).await,
         #[cfg(feature = "aws")]
         Some(Mode::Connect) => connect::connect(common, arguments).await,
         #[cfg(feature = "aws")]

@@ -19,7 +19,7 @@ pub(crate) use self::command_line::read_variables;
 pub(crate) use self::command_line::{Invocation, read};
 
 /// What every command knows about its process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "control"),
     expect(dead_code, reason = "an agent prints neither JSON nor text")

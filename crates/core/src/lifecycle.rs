@@ -258,8 +258,19 @@ impl<S: TypedState> Instance<S> {
     /// Only an expiry moves it to earlier. It writes the time of the clock that decides on it, which may
     /// be ahead of this one.
     fn same_and_unexpired(&self, now: Timestamp) -> Guard {
-        let not_earlier = self.threshold.map(|it| it.before(Duration::from_millis(1)));
-        self.same(LeaseGuard::Unexpired(not_earlier.map_or(now, |it| it.max(now))))
+        self.same(LeaseGuard::Unexpired(self.not_earlier(now)))
+    }
+
+    /// As [`same_and_unexpired`](Self::same_and_unexpired), with a threshold that has not moved.
+    fn same_and_not_renewed(&self, now: Timestamp) -> Guard {
+        let until = self.threshold.unwrap_or(now);
+        self.same(LeaseGuard::Within(self.not_earlier(now), until))
+    }
+
+    /// The last moment at which a threshold would have passed by now, or would have moved to earlier.
+    fn not_earlier(&self, now: Timestamp) -> Timestamp {
+        let before = self.threshold.map(|it| it.before(Duration::from_millis(1)));
+        before.map_or(now, |it| it.max(now))
     }
 
     /// This state in this generation, with this owner, and a threshold that the lease allows.
@@ -392,10 +403,10 @@ impl Instance<Idle> {
     /// send a new ticket. If the threshold stays as it is, so does the ticket.
     ///
     /// The guard refuses to shorten: another refresh may have renewed the machine meanwhile, and its
-    /// tickets announce the later threshold.
+    /// tickets announce the later threshold. It also refuses a machine that was expired meanwhile.
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
         let next = self.lasting_until(until, self.threshold == Some(until));
-        let guard = self.same(LeaseGuard::Within(now, until));
+        let guard = self.same(LeaseGuard::Within(self.not_earlier(now), until));
         self.change(Transition::Renew, guard, next, now)
     }
 
@@ -447,6 +458,13 @@ impl Instance<Running> {
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → idle. As [`release`](Self::release), but refused if the machine was renewed meanwhile:
+    /// its run, which had completed, asks for machines again.
+    pub fn release_unless_renewed(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::Release, self.same_and_not_renewed(now), next, now)
     }
 
     /// running → idle. As [`release`](Self::release), for a machine that its run has not used: it was

@@ -1,8 +1,10 @@
-//! The three modes of the control plane, what operators do, teardown, explain, cost, and what they share: the
-//! ports they work with, the handshake that returns a machine to the pool, and the watch on agents.
+//! The three modes of the control plane, what operators do, teardown, explain, cost, doctor, and what
+//! they share: the ports they work with, the handshake that returns a machine to the pool, and the
+//! watch on agents.
 
 mod agent_watch;
 pub mod cost;
+pub mod doctor;
 pub mod explain;
 pub mod handshake;
 pub mod operate;

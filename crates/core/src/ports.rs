@@ -26,6 +26,7 @@ use crate::model::signal::{AgentStatus, Report};
 use crate::model::summary::ProvisionSummary;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
+use crate::modes::doctor::facts::{Caller, Facts, Told};
 
 /// Why a port did not answer. A refused conditional write is an answer, not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -726,4 +727,14 @@ pub trait Infrastructure: Send + Sync {
     async fn existing(&self, classes: &[ResourceClass]) -> PortResult<Vec<Resource>>;
     /// Deletes a resource. One that is gone already is no error.
     async fn delete(&self, resource: &Resource) -> PortResult<()>;
+}
+
+/// What a provider tells about the surroundings of a pool. Only doctor uses it. No method changes
+/// anything.
+#[async_trait]
+pub trait Diagnosis: Send + Sync {
+    /// Who this process is for the provider.
+    async fn caller(&self) -> Told<Caller>;
+    /// Everything that machines with these settings need, and the machines that there are.
+    async fn facts(&self, settings: &Settings) -> Facts;
 }

@@ -6,7 +6,7 @@ use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, 
 use ondeck_core::model::excerpt::quoted;
 
 /// The commands that call GitHub.
-const USERS: &[Mode] = &[Mode::Refresh, Mode::Teardown];
+const USERS: &[Mode] = &[Mode::Refresh, Mode::Doctor, Mode::Teardown];
 
 pub const TOKEN: Input = Input::secret(
     "github-token",
@@ -41,6 +41,7 @@ pub const APP_PRIVATE_KEY: Input = Input::secret(
 });
 pub const JOBS_TOKEN: Input =
     Input::secret("jobs-token", "TOKEN", "Token that may read workflow runs, for rescue")
+        .of_modes(&[Mode::Refresh, Mode::Doctor])
         .or_described("the token that registers runners")
         .in_action(ActionInput::Adapted {
             help: "Token that may read workflow runs, for rescue",
@@ -66,7 +67,7 @@ pub const REPOSITORY: Input = Input::call(
     "repository",
     "OWNER/NAME",
     "Repository that runners serve",
-    &[Mode::Refresh, Mode::Teardown, Mode::Init],
+    &[Mode::Refresh, Mode::Doctor, Mode::Teardown, Mode::Init],
 )
 .or_described("GITHUB_REPOSITORY, or the pool; for init the remote origin");
 pub const RUNNER_GROUP: Input = Input::stored(
@@ -88,7 +89,7 @@ pub const RUNNER_API_URL: Input = Input::call(
     "actions-runner-api-url",
     "URL",
     "GitHub API that lists the releases of actions/runner",
-    &[Mode::Refresh],
+    &[Mode::Refresh, Mode::Doctor],
 )
 .or_described(PUBLIC_API);
 /// Where releases of actions/runner are listed unless [`RUNNER_API_URL`] is given.

@@ -30,7 +30,7 @@ pub(crate) mod environment;
 pub(crate) mod folders;
 pub(crate) mod groups;
 pub(crate) mod machines;
-mod options;
+pub(crate) mod options;
 
 /// The instance types of a request that names none. The default catalogue has a type of these
 /// families for each default resource class.

@@ -30,6 +30,13 @@ impl LocalForge {
         LocalForge { db, clock }
     }
 
+    /// The jobs that wait for a runner, by label. Unlike [`open_runs`](Forge::open_runs), it changes
+    /// nothing.
+    pub async fn waiting(&self) -> PortResult<WaitingJobs> {
+        let runs = self.db.call(|connection| waiting_jobs(connection)).await?;
+        Ok(runs.into_values().flatten().collect())
+    }
+
     /// Queues a command for a run. If the calling process exits before a runner takes the job, the job
     /// is cancelled.
     pub async fn queue(&self, run: &RunId, argv: &[String]) -> PortResult<JobId> {
@@ -120,6 +127,30 @@ fn look(connection: &Connection, id: JobId) -> rusqlite::Result<(Option<Job>, Op
     Ok((job, process))
 }
 
+/// The queued jobs of each run, but for those whose callers are gone.
+fn waiting_jobs(connection: &Connection) -> rusqlite::Result<BTreeMap<RunId, WaitingJobs>> {
+    // A job names its label only. If a run has asked for machines under it, the job is of that run.
+    const SQL: &str = "SELECT id, label,
+        (SELECT run FROM demands WHERE demands.label = jobs.label) AS run
+        FROM jobs WHERE state = 'queued' ORDER BY label";
+    let abandoned = jobs::abandoned(connection)?;
+    let mut statement = connection.prepare_cached(SQL)?;
+    let queued = |row: &Row<'_>| {
+        let plain: RunId = column::parsed(row, "label", str::parse)?;
+        let asked: Option<String> = row.get("run")?;
+        let run = asked.and_then(|run| RunId::new(run).ok());
+        let label = run.and_then(|run| Label::of_run(&run, plain.as_str()));
+        Ok((JobId(row.get("id")?), label.unwrap_or_else(|| Label::from(&plain))))
+    };
+    let mut runs: BTreeMap<RunId, WaitingJobs> = BTreeMap::new();
+    for (id, label) in column::readable(statement.query_map([], queued)?)? {
+        if !abandoned.contains(&id) {
+            *runs.entry(label.run.clone()).or_default().entry(label).or_default() += 1;
+        }
+    }
+    Ok(runs)
+}
+
 impl fmt::Debug for LocalForge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LocalForge({:?})", self.db)
@@ -155,10 +186,6 @@ impl Forge for LocalForge {
     /// The runs with queued jobs. Also cancels queued jobs whose callers are gone. A run of this forge
     /// never completes, because more commands may follow.
     async fn open_runs(&self, _turn: u64, _budget: &RequestBudget) -> PortResult<OpenRuns> {
-        // A job names its label only. If a run has asked for machines under it, the job is of that run.
-        const SQL: &str = "SELECT label, count(*) AS jobs,
-            (SELECT run FROM demands WHERE demands.label = jobs.label) AS run
-            FROM jobs WHERE state = 'queued' GROUP BY label ORDER BY label";
         let now = self.clock.now().to_string();
         self.db
             .call(move |connection| {
@@ -166,18 +193,7 @@ impl Forge for LocalForge {
                 if !jobs::abandoned(connection)?.is_empty() {
                     in_transaction(connection, |tx| jobs::cancel_abandoned(tx, &now))?;
                 }
-                let mut statement = connection.prepare_cached(SQL)?;
-                let queued = |row: &Row<'_>| {
-                    let plain: RunId = column::parsed(row, "label", str::parse)?;
-                    let asked: Option<String> = row.get("run")?;
-                    let run = asked.and_then(|run| RunId::new(run).ok());
-                    let label = run.and_then(|run| Label::of_run(&run, plain.as_str()));
-                    Ok((label.unwrap_or_else(|| Label::from(&plain)), row.get("jobs")?))
-                };
-                let mut runs: BTreeMap<RunId, WaitingJobs> = BTreeMap::new();
-                for (label, count) in column::readable(statement.query_map([], queued)?)? {
-                    runs.entry(label.run.clone()).or_default().insert(label, count);
-                }
+                let runs = waiting_jobs(connection)?;
                 let open = |(run, waiting)| OpenRun { run, waiting: Some(waiting) };
                 Ok(OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false })
             })

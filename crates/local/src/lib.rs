@@ -11,6 +11,7 @@
 #![cfg(target_os = "linux")]
 
 mod compute;
+mod diagnosis;
 mod error;
 mod forge;
 mod home;
@@ -23,6 +24,7 @@ mod teardown;
 
 pub use compute::machines::{announce, boot_time, pid};
 pub use compute::{AgentCommand, LocalCompute, identity};
+pub use diagnosis::LocalDiagnosis;
 pub use forge::LocalForge;
 pub use forge::jobs::{Chunk, Job, JobId, JobState, Stream};
 pub use home::Home;

@@ -96,6 +96,8 @@ pub(crate) struct Audit {
     launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Each machine as it was launched.
     specs: BTreeMap<InstanceId, MachineSpec>,
+    /// When each machine was launched.
+    launched_at: BTreeMap<InstanceId, Timestamp>,
     /// Since when each machine has been idle.
     idle_since: BTreeMap<InstanceId, Timestamp>,
     /// When each record last changed.
@@ -180,8 +182,6 @@ pub(crate) struct Audit {
     calls_are_answered: bool,
     /// The refreshes that have stored settings that they were given.
     stored_given: BTreeSet<Pid>,
-    /// The script that every machine must run before it registers.
-    script: String,
     /// Whether no fault is injected into the calls of agents.
     agents_spared: bool,
     /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
@@ -217,7 +217,6 @@ impl Audit {
         self.lists_at_once = plan.listing_lag == 0;
         self.calls_take(Duration::from_micros(plan.rates.latency));
         self.stored.push((timestamp(0), plan.settings.clone()));
-        self.script.clone_from(&settings.pre_runner_script);
         self.settings_in_force(timestamp(0), settings);
     }
 
@@ -366,6 +365,7 @@ impl Audit {
         self.note_launched(by, machines.len());
         for machine in machines {
             self.specs.insert(machine.id.clone(), machine.spec.clone());
+            self.launched_at.entry(machine.id.clone()).or_insert(now);
         }
         if !self.intents.contains(&order.intent) {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);

@@ -14,7 +14,10 @@ mod units;
 mod xml;
 
 pub use call::Service;
-pub use ec2::{Architecture, Capacity, Ec2, Lifecycle, Machine, MachineState};
+pub use ec2::{
+    Architecture, Capacity, Ec2, GroupFault, Lifecycle, Machine, MachineState, ProfileFault,
+    SubnetFault,
+};
 pub use faults::{AwsFault, AwsFaultRule};
 pub use gateway::{
     Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry, critical_path,

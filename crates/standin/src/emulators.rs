@@ -25,11 +25,6 @@ impl Emulators {
     /// # Panics
     /// If `cargo xtask test` or `cargo xtask emulators` has not set the variables.
     pub fn running() -> Emulators {
-        let variable = |name: &str| {
-            std::env::var(name).unwrap_or_else(|_| {
-                panic!("{name} is not set\nhint: cargo xtask test starts what this test needs")
-            })
-        };
         Emulators {
             dynamodb: variable("ONDECK_TEST_DYNAMODB"),
             ministack: variable("ONDECK_TEST_MINISTACK"),
@@ -39,4 +34,18 @@ impl Emulators {
             act: variable("ONDECK_TEST_ACT").into(),
         }
     }
+}
+
+/// The path of the script that checks pages for accessibility. It needs no emulator.
+///
+/// # Panics
+/// If `cargo xtask test` or `cargo xtask emulators` has not set the variable.
+pub fn axe() -> std::path::PathBuf {
+    variable("ONDECK_TEST_AXE").into()
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set\nhint: cargo xtask test starts what this test needs")
+    })
 }

@@ -51,8 +51,9 @@ mod timestamps;
 pub use applicable::not_applicable;
 pub use aws::{
     Architecture, AwsFault, AwsFaultRule, Capacity, Consumption, Denial, Ec2, Endpoint, Gateway,
-    GatewayOptions, IamDecision, Lifecycle, LogEntry, MACHINE_MAC, Machine, MachineCommand,
-    MachineState, PartitionKey, PolicyPool, Role, Service, Units, Violation, critical_path,
+    GatewayOptions, GroupFault, IamDecision, Lifecycle, LogEntry, MACHINE_MAC, Machine,
+    MachineCommand, MachineState, PartitionKey, PolicyPool, ProfileFault, Role, Service,
+    SubnetFault, Units, Violation, critical_path,
 };
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,

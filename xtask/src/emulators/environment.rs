@@ -22,6 +22,7 @@ pub(super) struct Places<'a> {
     pub(super) shellcheck: &'a Path,
     pub(super) actionlint: &'a Path,
     pub(super) act: &'a Path,
+    pub(super) axe: &'a Path,
     /// A folder in which no file is called `no-such-file`.
     pub(super) folder: &'a Path,
 }
@@ -41,6 +42,7 @@ impl Environment {
             ("ONDECK_TEST_SHELLCHECK", places.shellcheck.display().to_string()),
             ("ONDECK_TEST_ACTIONLINT", places.actionlint.display().to_string()),
             ("ONDECK_TEST_ACT", places.act.display().to_string()),
+            ("ONDECK_TEST_AXE", places.axe.display().to_string()),
             ("AWS_ACCESS_KEY_ID", "test".into()),
             ("AWS_SECRET_ACCESS_KEY", "test".into()),
             ("AWS_REGION", "us-east-1".into()),
@@ -86,6 +88,7 @@ mod tests {
             shellcheck: Path::new("/shellcheck"),
             actionlint: Path::new("/actionlint"),
             act: Path::new("/act"),
+            axe: Path::new("/axe.js"),
             folder: Path::new("/run"),
         };
         Environment::of_tests(&places, present.iter().map(OsString::from))
@@ -132,6 +135,7 @@ export ONDECK_TEST_MODELS='/a folder/models'
 export ONDECK_TEST_SHELLCHECK=/shellcheck
 export ONDECK_TEST_ACTIONLINT=/actionlint
 export ONDECK_TEST_ACT=/act
+export ONDECK_TEST_AXE=/axe.js
 export AWS_ACCESS_KEY_ID=test
 export AWS_SECRET_ACCESS_KEY=test
 export AWS_REGION=us-east-1

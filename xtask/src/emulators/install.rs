@@ -19,13 +19,18 @@ const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843
 /// The Python packages, each with its digests.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 /// The services whose requests are checked against botocore's models.
-const MODELLED: [&str; 4] = ["dynamodb", "sqs", "logs", "ec2"];
+const MODELLED: [&str; 6] = ["dynamodb", "sqs", "logs", "ec2", "service-quotas", "iam"];
 /// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of
 /// which one is unpacked.
 const DESCRIPTION: &str = "octokit-openapi-23.0.2";
 const DESCRIPTION_SPEC: &str = "@octokit/openapi@23.0.2";
 const DESCRIPTION_SHA512: &str = "a55f0cecbf46636dc0c9b36f4e6a369f28e6a669edebedac444fedaabd192d07\
                                   0f4b8967c3bbb979918d9b044d9010b70fb8195db171e401f32d455105718386";
+/// The npm package that checks pages for accessibility.
+const AXE: &str = "axe-core-4.14.0";
+const AXE_SPEC: &str = "axe-core@4.14.0";
+const AXE_SHA512: &str = "f564d9c448ec67b6f5dd31fc24f99b576cfc0876e5f34ff6866dd73c41b826035d40b2bc\
+                          d480515e64b11df3003a44aa41e4714ffd1dc0d0f3d863a6df3ce971";
 /// The description that is unpacked.
 const DESCRIBED: &str = "package/generated/api.github.com.json";
 /// The script that keeps the parts of the description that requests are checked against.
@@ -44,6 +49,8 @@ pub(super) struct Installed {
     pub(super) models: PathBuf,
     pub(super) shellcheck: PathBuf,
     pub(super) workflows: Tools,
+    /// The script that checks pages for accessibility.
+    pub(super) axe: PathBuf,
 }
 
 /// Installs missing parts. The caller must hold the lock of [`lock`].
@@ -52,6 +59,7 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
     let java = program::java()?;
     program::firewall_tools();
     program::docker_tools();
+    program::browser();
     let venv = tools.join("python");
     let python = venv.join("bin").join("python");
     if !starts(&python) {
@@ -72,6 +80,11 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
         install_description(&models, &python)
     })?;
     let workflows = workflows::install(root, &python)?;
+    let axe = tools.join("axe");
+    part(&axe, AXE_SHA512, || {
+        log(&format!("installing axe-core into {}/axe", tool::DIRECTORY));
+        unpack(&axe, AXE, AXE_SPEC, AXE_SHA512, &python)
+    })?;
     Ok(Installed {
         java,
         dynamodb: dynamodb.join("emulator"),
@@ -79,6 +92,7 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
         models,
         shellcheck: venv.join("bin").join("shellcheck"),
         workflows,
+        axe: axe.join("axe.min.js"),
     })
 }
 

@@ -78,6 +78,16 @@ pub(super) fn docker_tools() {
     }
 }
 
+/// Installs the browser of the tests of the dashboard's page, if that is possible. Without it these
+/// tests do not apply, and say so.
+pub(super) fn browser() {
+    let find = || on_path("chromium");
+    let program = Program { name: "chromium", packages: &["chromium"], find };
+    if program.get().is_err() {
+        log("tests of the dashboard's page are skipped without chromium");
+    }
+}
+
 /// Finds or installs what a virtual machine and its image need.
 pub(crate) fn vm_tools() -> Result<(), TaskError> {
     let keyring = || {

@@ -14,9 +14,9 @@ use crate::machine_logs::LogDestination;
 
 #[cfg(test)]
 pub(super) use agents::AgentSource;
-pub(super) use agents::Agents;
-pub(super) use launch::LaunchOptions;
-pub(super) use proxies::Proxies;
+pub(crate) use agents::Agents;
+pub(crate) use launch::LaunchOptions;
+pub(crate) use proxies::Proxies;
 
 pub(super) const AMI: &str = inputs::AMI.name;
 pub(super) const SUBNETS: &str = inputs::SUBNET_IDS.name;
@@ -49,22 +49,22 @@ const ALIAS: &str = "resolve:ssm:";
 
 /// What all machines are launched with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MachineOptions {
-    pub(super) ami: String,
-    pub(super) security_groups: Vec<String>,
-    pub(super) profile: Option<String>,
-    pub(super) agents: Agents,
-    pub(super) proxies: Proxies,
+pub(crate) struct MachineOptions {
+    pub(crate) ami: String,
+    pub(crate) security_groups: Vec<String>,
+    pub(crate) profile: Option<String>,
+    pub(crate) agents: Agents,
+    pub(crate) proxies: Proxies,
     /// The user that jobs run as.
-    pub(super) runner_user: String,
-    pub(super) volume_gb: Option<u32>,
-    pub(super) key_name: Option<String>,
+    pub(crate) runner_user: String,
+    pub(crate) volume_gb: Option<u32>,
+    pub(crate) key_name: Option<String>,
     /// Whether machines keep jobs from the metadata service.
-    pub(super) firewall: bool,
+    pub(crate) firewall: bool,
     /// Where machines copy the log of their agent, as the setting says it.
-    pub(super) machine_logs: String,
+    pub(crate) machine_logs: String,
     /// How `ondeck connect` reaches machines, as the setting says it.
-    pub(super) connect: String,
+    pub(crate) connect: String,
 }
 
 type Settings = BTreeMap<String, String>;
@@ -78,7 +78,7 @@ pub fn check_settings(settings: &BTreeMap<String, String>) -> Result<(), Invalid
 
 impl MachineOptions {
     /// The parameter of Systems Manager with the image's id; `None` if the id is given.
-    pub(super) fn image_parameter(&self) -> Option<&str> {
+    pub(crate) fn image_parameter(&self) -> Option<&str> {
         self.ami.strip_prefix(ALIAS)
     }
 
@@ -88,7 +88,7 @@ impl MachineOptions {
         self.image_parameter().is_some_and(|parameter| parameter.starts_with("/aws/service/"))
     }
 
-    pub(super) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
+    pub(crate) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
         let ami = given(settings, AMI).ok_or_else(|| invalid(AMI, "is not set"))?;
         if !is_id(ami, "ami-") && !ami.strip_prefix(ALIAS).is_some_and(is_word) {
             let problem = format!("is neither an image's id nor {ALIAS}NAME: {}", quoted(ami));

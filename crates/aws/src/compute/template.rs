@@ -285,7 +285,7 @@ fn unless_gone<A>(answer: Result<A, Failed>) -> PortResult<Option<A>> {
 }
 
 /// Whether an error code says that a launch template does not exist.
-pub(super) fn is_gone(code: &str) -> bool {
+pub(crate) fn is_gone(code: &str) -> bool {
     code.starts_with("InvalidLaunchTemplate") && code.contains("NotFound")
 }
 

@@ -7,13 +7,16 @@ use super::{CheckResult, Decision};
 use crate::raw_client::RawAnswer;
 
 /// The codes of a request that IAM denied.
-const DENIALS: [&str; 3] = ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"];
+pub(crate) const DENIALS: [&str; 3] =
+    ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"];
 
 /// The codes of a request that IAM allowed, and that could have no effect.
-const ALLOWED: [&str; 6] = [
+const ALLOWED: [&str; 8] = [
     "AWS.SimpleQueueService.NonExistentQueue",
     "ConditionalCheckFailedException",
     "DryRunOperation",
+    "NoSuchEntity",
+    "NoSuchResourceException",
     "QueueDoesNotExist",
     "ResourceNotFoundException",
     "TransactionCanceledException",
@@ -92,7 +95,8 @@ mod tests {
             ("dynamodb:GetItem", Denied, 400, "ValidationException", Unclear, "unclear: "),
             ("dynamodb:GetItem", Denied, 404, "", Unclear, "unclear"),
         ] {
-            let answer = RawAnswer { status, code: code.to_owned(), body: Value::Null };
+            let (code, text) = (code.to_owned(), String::new());
+            let answer = RawAnswer { status, code: code.clone(), body: Value::Null, text };
             let expected_words = format!("{words}{code}");
             assert_eq!(judge(call, expected, &answer), (result, expected_words), "{call} {code}");
         }
@@ -108,7 +112,8 @@ mod tests {
             ),
             (json!({ "CancellationReasons": [{ "Code": "AccessDenied" }] }), "denied"),
         ] {
-            let answer = RawAnswer { status: 200, code: String::new(), body };
+            let (code, text) = (String::new(), String::new());
+            let answer = RawAnswer { status: 200, code, body, text };
             let (_, words) = judge("dynamodb:BatchExecuteStatement", Decision::Denied, &answer);
             assert_eq!(words, decided);
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{CheckSubject, Decision};
 use crate::cloud::{Account, Cloud};
 use crate::compute::Ec2Compute;
-use crate::inputs::SUBNET_IDS;
+use crate::inputs::{IAM_INSTANCE_PROFILE, SUBNET_IDS};
 use crate::names::{Names, PoolName};
 use crate::store::DynamoStore;
 
@@ -18,6 +18,8 @@ const NO_MACHINES: [&str; 3] =
 const NO_POOL: &str = "ondeck--no-owner/permissions-check";
 /// The machine ARN of the tables, in parts that are replaced together.
 const MACHINE_ARN: &str = "arn:aws:ec2:REGION:ACCOUNT:instance/";
+/// The machines' instance profile in the tables, which is called like their role.
+const PROFILE: &str = "MACHINE-ROLE";
 /// The subnet of the tables.
 const SUBNET: &str = "subnet-0a";
 
@@ -28,6 +30,8 @@ pub(super) struct Placeholders {
     /// How many of the machines `SELF` and `NEIGHBOUR` exist and are the pool's.
     machines: usize,
     has_other_pool: bool,
+    /// Whether the settings name an instance profile.
+    has_profile: bool,
 }
 
 impl Placeholders {
@@ -47,7 +51,11 @@ impl Placeholders {
         let machine = |n: usize| own.get(n).map_or(NO_MACHINES[n], String::as_str).to_owned();
         let no_pool = || NO_POOL.parse::<PoolName>().expect("a valid name");
         let other = subject.other_pool.clone().unwrap_or_else(no_pool);
+        // A profile is known by its name, which follows the last slash of its ARN.
+        let profile = settings.get(IAM_INSTANCE_PROFILE.name).map(|it| it.trim());
+        let profile = profile.and_then(|it| it.rsplit('/').next()).filter(|it| !it.is_empty());
         let texts = vec![
+            (PROFILE, profile.unwrap_or(PROFILE).to_owned()),
             (MACHINE_ARN, prefix.clone()),
             ("OTHER-NAME", other.resource_name()),
             ("OTHER-POOL", other.to_string().to_ascii_lowercase()),
@@ -61,7 +69,8 @@ impl Placeholders {
             (SUBNET, subnet.to_owned()),
         ];
         let has_other_pool = subject.other_pool.is_some();
-        Ok(Placeholders { texts, machines: own.len(), has_other_pool })
+        let (machines, has_profile) = (own.len(), profile.is_some());
+        Ok(Placeholders { texts, machines, has_other_pool, has_profile })
     }
 
     /// A request of the tables about this pool. Fails with the reason to skip it.
@@ -74,6 +83,9 @@ impl Placeholders {
         let text = request.to_string();
         if text.contains("OTHER-TEMPLATE") && !self.has_other_pool {
             return Err("needs the template of another pool: give --other-pool");
+        }
+        if text.contains(PROFILE) && !self.has_profile {
+            return Err("needs iam-instance-profile to be set");
         }
         // EC2 decides by the tags of the machine, so it must exist.
         let needed = match (text.contains("SELF"), text.contains("NEIGHBOUR")) {

@@ -159,9 +159,27 @@ fn refresh_may_do_what_the_program_does_and_nothing_else() {
     let refresh = actions(Role::Refresh);
     let granted: BTreeSet<String> = refresh.union(&actions_in(TEARDOWN)).cloned().collect();
     assert_eq!(granted, needed, "left: the policies; right: the sources");
-    for role in Role::ALL {
+    for role in Role::ALL.into_iter().filter(|role| *role != Role::Operator) {
         assert!(actions(role).is_subset(&refresh), "{role}: {:?}", actions(role));
     }
+}
+
+/// The operator reads for doctor what no mode needs.
+#[test]
+fn an_operator_may_ask_what_doctor_asks_and_nothing_else_of_ec2() {
+    let asked = used("ec2", &["diagnosis.rs", "diagnosis"]);
+    assert!(asked.contains("DescribeRouteTables"), "{asked:?}");
+    let mut doctor: BTreeSet<String> = asked.iter().map(|it| format!("ec2:{it}")).collect();
+    // The list of machines is that of refresh, the others are not EC2's.
+    let others =
+        ["ec2:DescribeInstances", "iam:GetInstanceProfile", "servicequotas:GetServiceQuota"];
+    doctor.extend(others.map(str::to_owned));
+    let mut operator = actions(Role::Operator);
+    operator.retain(|action| !action.starts_with("dynamodb:") && !action.starts_with("sqs:"));
+    assert_eq!(operator, doctor);
+    let (all, refresh) = (actions(Role::Operator), actions(Role::Refresh));
+    let records = all.difference(&doctor).cloned().collect::<BTreeSet<String>>();
+    assert!(records.is_subset(&refresh), "{records:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+mod doctor;
 mod forge;
 #[cfg(feature = "local")]
 mod local;
@@ -20,6 +21,7 @@ use ondeck_core::ports::{
 };
 use ondeck_core::runtime::retry::{Retry, retry};
 
+pub(crate) use self::doctor::{ToExamine, to_examine};
 #[cfg(feature = "local")]
 pub(crate) use self::local::LocalFiles;
 use self::no_forge::NoForge;

@@ -6,12 +6,16 @@
 mod audit;
 mod harness;
 mod narrator;
+#[cfg_attr(not(feature = "dashboard"), path = "demo/no_page.rs")]
+mod page;
 mod story;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::runtime::stop::StopSignal;
 
 use self::harness::DemoHarness;
 use self::narrator::Narrator;
+use self::page::Page;
 use crate::inputs::{Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -30,12 +34,13 @@ async fn play(common: &Common) -> Result<(), Failure> {
         .prefix("ondeck-demo-")
         .tempdir()
         .map_err(|error| failed(format!("no temporary home: {error}")))?;
-    let narrator = Narrator::start()?;
     let harness = DemoHarness::new(folder.path())?;
-    let played = match stop.unless_raised(story::play(&harness, &narrator)).await {
-        Ok(played) => played,
-        Err(stop) => Err(stop.into()),
+    let page = match common.given.is_set(&rows::DASHBOARD) {
+        true => Some(Page::open(harness.common()).await?),
+        false => None,
     };
+    let narrator = Narrator::start()?;
+    let played = tell(&harness, &narrator, page, &stop).await;
     // After a failure or a signal too, no machine stays behind.
     let orphans = harness.terminate_all_machines().await;
     let result = played.and_then(|()| match orphans?.len() {
@@ -52,6 +57,30 @@ async fn play(common: &Common) -> Result<(), Failure> {
         narrator.end();
     }
     result.and_then(|()| narrator.written())
+}
+
+/// Plays the story, beside the page if there is one.
+async fn tell(
+    harness: &DemoHarness,
+    narrator: &Narrator,
+    page: Option<Page>,
+    stop: &StopSignal,
+) -> Result<(), Failure> {
+    let story = async {
+        if let Some(page) = &page {
+            page.until_open(narrator).await;
+        }
+        story::play(harness, narrator).await
+    };
+    match stop.unless_raised(story).await {
+        Ok(played) => played?,
+        Err(stop) => return Err(stop.into()),
+    }
+    let Some(page) = &page else { return Ok(()) };
+    match stop.unless_raised(page.until_closed(narrator)).await {
+        // Enter and a signal end it alike.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn failed(message: impl Into<String>) -> Failure {

@@ -10,7 +10,8 @@ pub(crate) mod apply;
 pub(crate) mod config;
 pub(crate) mod configuration;
 pub(crate) mod cost;
-mod estimate;
+pub(crate) mod doctor;
+pub(crate) mod estimate;
 pub(crate) mod explain;
 mod failure;
 pub(crate) mod machines;
@@ -31,6 +32,7 @@ mod table;
 pub(crate) mod teardown;
 mod timeline;
 mod wire;
+mod wrapped;
 
 use std::io::{IsTerminal, Write};
 
@@ -43,6 +45,7 @@ use self::failure::FailureJson;
 )]
 pub(crate) use self::span::span;
 pub(crate) use self::table::table;
+pub(crate) use self::wrapped::wrapped;
 use crate::control::github_actions::{self, Step, StepReport};
 use crate::inputs::{Backend, Common};
 use crate::logging;

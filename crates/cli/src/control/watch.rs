@@ -1,12 +1,11 @@
 //! `ondeck watch`: a terminal program that shows the pool and redraws it in place.
 //!
-//! [`reader`] reads the pool, one batch of calls after the other. [`view`] holds what is on the screen
+//! [`Reader`] reads the pool, one batch of calls after the other. [`view`] holds what is on the screen
 //! and what a key does, without a terminal; [`draw`] renders it, and [`session`] owns the terminal.
 
 mod clipboard;
 mod details;
 mod draw;
-mod reader;
 mod session;
 mod view;
 
@@ -16,18 +15,19 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::status::judgement::Judgement;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
 
-use self::reader::Reader;
 use self::session::Session;
 use self::view::{Effect, View};
 use crate::control::backend;
 use crate::control::progress::NoProgress;
+use crate::control::reader::{Reader, interval};
 use crate::control::report::deliver;
 use crate::control::screen::screen;
 use crate::control::status::scope;
-use crate::inputs::{Common, rows};
+use crate::inputs::Common;
 use crate::logging;
 use crate::output::unwritten;
 use crate::surroundings::stop_on_signals;
@@ -45,16 +45,17 @@ pub(crate) async fn watch(common: &Common) -> u8 {
     let watched = async {
         check_terminal(common)?;
         let plane = backend::plane(common, Arc::new(NoProgress)).await?;
-        let mut reader = Reader::new(plane.clone(), scope(common), interval(common));
+        let mut reader = Reader::new(plane.clone(), scope(common));
         // Whatever no later reading can change is an error of the command.
         let mut view = View::new(plane.now());
         match reader.read().await {
             Err(failure) if failure.kind != FailureKind::Unavailable => return Err(failure),
             first => view.learn(first, plane.now()),
         }
+        let readings = reader.start(interval(common));
         let stop = stop_on_signals();
         let mut session = Session::begin().map_err(|error| unusable(&error))?;
-        let shown = stop.unless_raised(show(&plane, reader, &mut view, &mut session)).await;
+        let shown = stop.unless_raised(show(&plane, readings, &mut view, &mut session)).await;
         drop(session);
         match shown {
             Ok(Err(error)) => unwritten("the terminal", &error).map_or(Ok(()), Err),
@@ -65,11 +66,6 @@ pub(crate) async fn watch(common: &Common) -> u8 {
         Ok(()) => 0,
         Err(failure) => deliver("watch", Err(failure), common),
     }
-}
-
-fn interval(common: &Common) -> Duration {
-    let seconds = common.given.text_or_default(&rows::INTERVAL).and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(2))
 }
 
 /// Fails if there is no screen to draw on or no keyboard to read.
@@ -94,12 +90,11 @@ fn unusable(error: &std::io::Error) -> Failure {
 /// Draws, and handles keys and readings, until the user quits.
 async fn show(
     plane: &Plane,
-    reader: Reader,
+    mut readings: mpsc::Receiver<Result<Judgement, Failure>>,
     view: &mut View,
     session: &mut Session,
 ) -> std::io::Result<()> {
     let mut events = events();
-    let mut readings = reader.start();
     let mut redraw = tokio::time::interval(REDRAW);
     redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -51,11 +51,16 @@ fn invocation(matches: &ArgMatches) -> Invocation {
 }
 
 /// The command line, if it is a valid one of the demo. The demo takes no variables, because its
-/// pool is not the user's.
+/// pool is not the user's. The two dashes of `cargo demo -- --dashboard` arrive here, because the alias
+/// has its own before them; the demo takes no arguments that they could precede.
 fn demo() -> Option<ArgMatches> {
     let name = Mode::Demo.name();
-    std::env::args_os().find(|argument| argument == name)?;
-    let matches = command_with(Variables::Ignored).try_get_matches().ok()?;
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    let at = arguments.iter().position(|argument| argument == name)?;
+    if arguments.get(at + 1).is_some_and(|argument| argument == "--") {
+        arguments.remove(at + 1);
+    }
+    let matches = command_with(Variables::Ignored).try_get_matches_from(arguments).ok()?;
     (matches.subcommand_name() == Some(name)).then_some(matches)
 }
 

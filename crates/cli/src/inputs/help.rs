@@ -21,7 +21,8 @@ Exit codes:
   4  no capacity                    10  unexpected error; cleaned up
   5  machines did not become ready  11  the output could not be written
   6  store, queue or compute        12  runs own machines that are to go
-     unavailable or busy           130  interrupted, 143 terminated; cleaned up";
+     unavailable or busy            20  doctor found warnings, 21 errors
+                                   130  interrupted, 143 terminated; cleaned up";
 
 /// What the command does, in one line.
 pub(super) fn about(mode: Mode) -> &'static str {
@@ -37,7 +38,11 @@ pub(super) fn about(mode: Mode) -> &'static str {
         }
         Mode::Status => "Show what the pool has and what is wrong, then each machine",
         Mode::Watch => "Watch the pool in the terminal: filter machines, look at one, copy its id",
+        Mode::Dashboard => "Show the pool in the browser: a page on this computer, live",
         Mode::Explain => "Tell what happened to a run or a machine, and why",
+        Mode::Doctor => {
+            "Check everything that a pool needs, and say what is wrong and what fixes it"
+        }
         Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
@@ -115,14 +120,22 @@ Examples:
   ondeck explain 42-large --json
   ondeck explain i-0123456789abcdef0 --backend aws --pool acme/web"
         }
-        Mode::Cost => {
+        Mode::Doctor => {
             "\
+Changes nothing. Each finding says what is wrong, why it matters and what fixes it; each
+check that could not be made says what it needs. The checks of GitHub need the token or
+the App that refresh has. Exits with 0 if nothing but notes is found, with 20 if the worst
+is a warning (runs will fail, or money is wasted), with 21 if it is an error (runs fail now).
+
+Examples:
+  ondeck doctor
+  ondeck doctor --json
+  ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
+        Mode::Cost => {
 Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
 tell: those of a process that was killed may be missing. A machine whose type has no price
 is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
 with the local backend, for retention-min.
-
-Examples:
   ondeck cost
   ondeck cost --since 24h --json
   ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
@@ -139,6 +152,19 @@ Examples:
   ondeck watch
   ondeck watch --all --interval-sec 10
   ondeck watch --backend aws --pool acme/web"
+        }
+        Mode::Dashboard => {
+            "\
+Prints the address of the page and serves it until it is interrupted. It reads the pool
+only while a page is open, and changes nothing. On an address that other computers reach,
+the page needs a token: ONDECK_DASHBOARD_TOKEN, otherwise one that is made and printed.
+The connection is not encrypted; from elsewhere, rather use ssh -L 6633:127.0.0.1:6633.
+
+Examples:
+  ondeck dashboard
+  ondeck dashboard --listen 127.0.0.1:8080 --interval-sec 10
+  ondeck dashboard --backend aws --pool acme/web
+  ondeck dashboard --listen 192.0.2.7:6633"
         }
         Mode::Connect => {
             "\
@@ -265,6 +291,7 @@ Examples:
             "\
 Examples:
   ondeck demo
+  ondeck demo --dashboard
   ondeck demo --keep"
         }
         Mode::Agent => {

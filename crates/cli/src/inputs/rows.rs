@@ -1,6 +1,8 @@
 //! The inputs of the program itself: what a process connects to and prints, and the options of
 //! commands that only the program has.
 
+use std::net::SocketAddr;
+
 use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
 use ondeck_core::modes::cost::Since;
@@ -168,13 +170,42 @@ pub(crate) const INTERVAL: Input = Input::call(
     "interval-sec",
     "SEC",
     "Pause between two readings of the pool; a reading is one batch of calls",
-    &[Mode::Watch],
+    &[Mode::Watch, Mode::Dashboard],
 )
 .or("2")
 .checked(|text| match text.parse::<u32>() {
     Ok(1..=3_600) => Ok(()),
     _ => Err("is not a whole number from 1 to 3600".to_owned()),
 });
+pub(crate) const LISTEN: Input = Input::call(
+    "listen",
+    "ADDRESS:PORT",
+    "Where the page is served; any address but one of this computer itself needs a token",
+    &[Mode::Dashboard],
+)
+.or("127.0.0.1:6633")
+.checked(|text| text.parse::<SocketAddr>().map(drop).map_err(|_| NO_ADDRESS.to_owned()));
+const NO_ADDRESS: &str = "is not an address with a port, such as 127.0.0.1:6633 or [::1]:6633";
+pub(crate) const DASHBOARD_TOKEN: Input = Input::secret(
+    "dashboard-token",
+    "TOKEN",
+    "Token without which the page is not shown; give it as a variable, because other users of this \
+     computer see command lines",
+)
+.of_modes(&[Mode::Dashboard])
+.or_described("made at random if --listen needs one")
+.checked(|text| {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    match text.len() {
+        20..=128 if text.chars().all(is_plain) => Ok(()),
+        _ => Err("is not 20 to 128 letters, digits and -._~".to_owned()),
+    }
+});
+pub(crate) const DASHBOARD: Input = Input::switch(
+    "dashboard",
+    "Show the pool in the browser too; needs a build with the feature dashboard",
+    &[Mode::Demo],
+);
 pub(crate) const KEEP: Input = Input::switch(
     "keep",
     "Keep the temporary home with its store and logs, and print its path",
@@ -271,12 +302,15 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             ACTOR,
             WATCH,
             INTERVAL,
+            LISTEN,
+            DASHBOARD_TOKEN,
             SINCE,
             PRICES,
             PRINT_PRICES,
             PLOT,
             ROLE,
             OTHER_POOL,
+            DASHBOARD,
             KEEP,
             WAIT,
             FORCE,

@@ -2,6 +2,7 @@
 //! both backends.
 
 mod clock;
+mod doctor;
 mod faults;
 mod function;
 pub(crate) mod harness;

@@ -3,6 +3,7 @@
 
 mod first_refresh;
 mod inputs;
+mod labels;
 mod outcomes;
 
 use std::path::PathBuf;
@@ -115,13 +116,14 @@ fn cold_then_mixed_then_adopted_then_warm() {
     let home = Home::with(&[]);
     let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7", "--instance-count", "2"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=7
+    labels=["7","7"]
     instance-ids=i-# i-#
     warm-count=0
     cold-count=2
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @"
     ### ondeck provisioned 2 machines in # s: 2 cold
 
@@ -165,13 +167,14 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "3"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=8
+    labels=["8","8","8"]
     instance-ids=i-# i-# i-#
     warm-count=2
     cold-count=1
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @r"
     ### ondeck provisioned 3 machines in # s: 2 warm, 1 cold
 
@@ -200,13 +203,14 @@ fn cold_then_mixed_then_adopted_then_warm() {
 
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "1"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=8
+    labels=["8"]
     instance-ids=i-#
     warm-count=0
     cold-count=0
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @"
     ### ondeck provisioned 1 machine in # s: 1 adopted
 
@@ -230,13 +234,14 @@ fn cold_then_mixed_then_adopted_then_warm() {
     home.release("8").succeeded();
     let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "9"]).succeeded();
-    assert_snapshot!(step.outputs(), @"
+    assert_snapshot!(step.outputs(), @r#"
     label=9
+    labels=["9"]
     instance-ids=i-#
     warm-count=1
     cold-count=0
     result.status=success
-    ");
+    "#);
     assert_snapshot!(step.summary(), @r"
     ### ondeck provisioned 1 machine in # s: 1 warm
 
@@ -302,6 +307,7 @@ fn no_capacity() {
     ");
     assert_snapshot!(step.outputs(), @"
     label=
+    labels=[]
     instance-ids=
     warm-count=0
     cold-count=0
@@ -366,6 +372,7 @@ fn refused_before_anything_was_done() {
     assert_snapshot!(log(&done).replace(&home.dir().display().to_string(), "HOME"), @"::error title=ondeck provision%3A not-set-up::not set up: there is no store at HOME/ondeck.db%0Ahint: run ondeck refresh first");
     assert_snapshot!(step.outputs(), @"
     label=
+    labels=[]
     instance-ids=
     warm-count=0
     cold-count=0

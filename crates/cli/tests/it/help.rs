@@ -41,8 +41,10 @@ fn the_help_of_the_program() {
       run          Queue a job for a run on the local forge, show its output, exit with its code
       status       Show what the pool has and what is wrong, then each machine
       explain      Tell what happened to a run or a machine, and why
+      doctor       Check everything that a pool needs, and say what is wrong and what fixes it
       cost         Show what machines, runs, classes and days cost, and what the pool saved
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
+      dashboard    Show the pool in the browser: a page on this computer, live
       connect      Open a shell on a machine through AWS Session Manager
       permissions  Check on AWS what the role of the current credentials may do
       init         Write the settings, workflows and infrastructure of a pool into the current
@@ -104,9 +106,58 @@ fn the_help_of_the_program() {
       4  no capacity                    10  unexpected error; cleaned up
       5  machines did not become ready  11  the output could not be written
       6  store, queue or compute        12  runs own machines that are to go
-         unavailable or busy           130  interrupted, 143 terminated; cleaned up
+         unavailable or busy            20  doctor found warnings, 21 errors
+                                       130  interrupted, 143 terminated; cleaned up
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
+}
+
+#[test]
+fn the_help_of_doctor() {
+    assert_snapshot!(help("doctor"), @"
+    Check everything that a pool needs, and say what is wrong and what fixes it
+
+    Usage: ondeck doctor [OPTIONS]
+
+    Options:
+      -h, --help  Print help
+
+    GitHub:
+          --github-token <TOKEN>          Token that may register runners; prefer the variable, because
+                                          other users can see a command line
+          --github-app-id <ID>            Instead of a token: id of a GitHub App that may register
+                                          runners
+          --github-app-private-key <PEM>  Private key of the GitHub App, in PEM; prefer the variable
+          --jobs-token <TOKEN>            Token that may read workflow runs, for rescue [default: the
+                                          token that registers runners]
+          --github-url <URL>              Address of GitHub; set it for an Enterprise Server [default:
+                                          GITHUB_SERVER_URL, or https://github.com]
+          --runner-scope <SCOPE>          Level at which runners register: the repository or its
+                                          organisation [default: repository] [possible values:
+                                          repository, organisation]
+          --repository <OWNER/NAME>       Repository that runners serve [default: GITHUB_REPOSITORY, or
+                                          the pool; for init the remote origin]
+          --actions-runner-api-url <URL>  GitHub API that lists the releases of actions/runner [default:
+                                          https://api.github.com]
+
+    AWS backend:
+          --github-app-key-source <SOURCE>  Where AWS keeps the private key of the GitHub App: ssm:NAME
+                                            of a parameter, or secretsmanager:ARN of a secret
+          --github-token-source <SOURCE>    Where AWS keeps the token that may register runners, as for
+                                            github-app-key-source
+
+    (options of every command)
+
+    Changes nothing. Each finding says what is wrong, why it matters and what fixes it; each
+    check that could not be made says what it needs. The checks of GitHub need the token or
+    the App that refresh has. Exits with 0 if nothing but notes is found, with 20 if the worst
+    is a warning (runs will fail, or money is wasted), with 21 if it is an error (runs fail now).
+
+    Examples:
+      ondeck doctor
+      ondeck doctor --json
+      ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web
+    ");
 }
 
 #[test]
@@ -433,6 +484,34 @@ fn the_help_of_the_other_commands() {
       ondeck watch --all --interval-sec 10
       ondeck watch --backend aws --pool acme/web
     ");
+    assert_snapshot!(help("dashboard"), @"
+    Show the pool in the browser: a page on this computer, live
+
+    Usage: ondeck dashboard [OPTIONS]
+
+    Options:
+          --interval-sec <SEC>       Pause between two readings of the pool; a reading is one batch of
+                                     calls [default: 2]
+          --listen <ADDRESS:PORT>    Where the page is served; any address but one of this computer
+                                     itself needs a token [default: 127.0.0.1:6633]
+          --dashboard-token <TOKEN>  Token without which the page is not shown; give it as a variable,
+                                     because other users of this computer see command lines [default:
+                                     made at random if --listen needs one]
+      -h, --help                     Print help
+
+    (options of every command)
+
+    Prints the address of the page and serves it until it is interrupted. It reads the pool
+    only while a page is open, and changes nothing. On an address that other computers reach,
+    the page needs a token: ONDECK_DASHBOARD_TOKEN, otherwise one that is made and printed.
+    The connection is not encrypted; from elsewhere, rather use ssh -L 6633:127.0.0.1:6633.
+
+    Examples:
+      ondeck dashboard
+      ondeck dashboard --listen 127.0.0.1:8080 --interval-sec 10
+      ondeck dashboard --backend aws --pool acme/web
+      ondeck dashboard --listen 192.0.2.7:6633
+    ");
     assert_snapshot!(help("run"), @r#"
     Queue a job for a run on the local forge, show its output, exit with its code
 
@@ -626,13 +705,15 @@ fn the_help_of_the_other_commands() {
     Usage: ondeck demo [OPTIONS]
 
     Options:
-          --keep  Keep the temporary home with its store and logs, and print its path
-      -h, --help  Print help
+          --dashboard  Show the pool in the browser too; needs a build with the feature dashboard
+          --keep       Keep the temporary home with its store and logs, and print its path
+      -h, --help       Print help
 
     (options of every command)
 
     Examples:
       ondeck demo
+      ondeck demo --dashboard
       ondeck demo --keep
     ");
     assert_snapshot!(help("agent"), @"

@@ -43,6 +43,7 @@ fn the_answer_of_provision_has_the_documented_shape() {
         [
             "instances",
             "label",
+            "labels",
             "requested",
             "runId",
             "schemaVersion",
@@ -55,6 +56,7 @@ fn the_answer_of_provision_has_the_documented_shape() {
     assert_eq!(answer["status"], "success");
     assert_eq!(answer["runId"], "4711");
     assert_eq!(answer["label"], "4711");
+    assert_eq!(answer["labels"], serde_json::json!(["4711", "4711"]));
     assert_eq!(answer["requested"], 2);
     let timings = &answer["timings"];
     let phases = ["adoptionMs", "creationMs", "postProvisionMs", "selectionMs", "totalMs"];

@@ -1,7 +1,7 @@
 //! `ondeck status` and `ondeck watch` on a real terminal of 80 and 200 columns, with 5, 40 and 400
 //! machines.
 
-mod crowd;
+pub(crate) mod crowd;
 
 use rustix::process::Signal;
 

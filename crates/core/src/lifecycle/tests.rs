@@ -118,6 +118,7 @@ fn what_was_expired_stays_expired_by_a_clock_that_is_behind() {
         (created.activate(noon(), LEASE).change().clone(), State::Created),
         (idle.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
         (announced.claim(&run("mine"), noon(), LEASE).change().clone(), State::Idle),
+        (idle.renew(noon(), noon() + 2 * LEASE).change().clone(), State::Idle),
         (claimed.commit(noon(), LEASE).change().clone(), State::Claimed),
         (claimed.give_back(noon(), LEASE).change().clone(), State::Claimed),
         (running.release(noon(), LEASE).change().clone(), State::Running),
@@ -131,6 +132,22 @@ fn what_was_expired_stays_expired_by_a_clock_that_is_behind() {
             [ahead(), (noon() + LEASE).before(ms(1)), noon() + LEASE, noon() + LEASE + ms(1)];
         assert_eq!(thresholds.map(admits), [false, false, true, true], "{change:?}");
     }
+}
+
+#[test]
+fn a_release_unless_renewed_needs_the_threshold_that_was_read() {
+    let read = Record { threshold: Some(noon() + LEASE), ..mine(State::Running) };
+    let running = Instance::<Running>::believe(&read).expect("running");
+    let release = running.release_unless_renewed(noon(), LEASE).change().clone();
+    let admits = |threshold| {
+        let found = Record { threshold: Some(threshold), ..mine(State::Running) };
+        release.applied_to(Some(&found)).is_some()
+    };
+    let ms = Duration::from_millis(1);
+    let thresholds = [ahead(), (noon() + LEASE).before(ms), noon() + LEASE, noon() + LEASE + ms];
+    assert_eq!(thresholds.map(admits), [false, false, true, false]);
+    let late = running.release_unless_renewed(noon() + LEASE, LEASE).change().clone();
+    assert_eq!(late.applied_to(Some(&read)), None, "its time is up");
 }
 
 #[test]

@@ -42,6 +42,10 @@ pub enum FailureKind {
     PartlyReleased,
     /// A role is allowed or denied something else than it should be.
     WrongPermissions,
+    /// Doctor has found what will make runs fail or wastes money.
+    FoundWarnings,
+    /// Doctor has found what makes runs fail now.
+    FoundErrors,
     /// The command did its work, but its output could not be written.
     Unreported,
     /// A bug, or a state that no other kind covers.
@@ -53,7 +57,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 16] = [
+    pub const ALL: [FailureKind; 18] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::Closed,
@@ -66,6 +70,8 @@ impl FailureKind {
         FailureKind::Forge,
         FailureKind::PartlyReleased,
         FailureKind::WrongPermissions,
+        FailureKind::FoundWarnings,
+        FailureKind::FoundErrors,
         FailureKind::Unreported,
         FailureKind::Unexpected,
         FailureKind::Interrupted,
@@ -85,6 +91,8 @@ impl FailureKind {
             FailureKind::Unexpected => 10,
             FailureKind::Unreported => 11,
             FailureKind::InUse => 12,
+            FailureKind::FoundWarnings => 20,
+            FailureKind::FoundErrors => 21,
             FailureKind::Interrupted => 130,
             FailureKind::Stopped => 143,
         }
@@ -105,6 +113,8 @@ impl FailureKind {
             FailureKind::Forge => "forge",
             FailureKind::PartlyReleased => "partly-released",
             FailureKind::WrongPermissions => "wrong-permissions",
+            FailureKind::FoundWarnings => "found-warnings",
+            FailureKind::FoundErrors => "found-errors",
             FailureKind::Unreported => "unreported",
             FailureKind::Unexpected => "unexpected",
             FailureKind::Interrupted => "interrupted",

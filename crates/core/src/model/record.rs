@@ -158,6 +158,12 @@ impl Record {
         self.threshold.is_some_and(|threshold| threshold <= now)
     }
 
+    /// Whether the threshold has passed, by this clock or by that of the record's last writer. An
+    /// expiry writes the time of its own clock, which may be ahead of this one.
+    pub fn is_expired_by_any_clock(&self, now: Timestamp) -> bool {
+        self.is_expired(now.max(self.updated_at))
+    }
+
     /// Whether its run has failed, and the machine is kept for people to examine.
     pub fn is_preserved(&self) -> bool {
         self.state == State::Running && self.reuse == Reuse::Preserved

@@ -275,18 +275,18 @@ impl Plane {
     /// refresh or their own deadlines terminate.
     pub async fn retire_all<S: LiveState>(&self, instances: &[Instance<S>], why: &str) -> Retired {
         let mut retired = Retired::default();
-        let mut won = Vec::new();
         let reaped =
             join_all(instances.iter().map(|instance| self.expire_and_reap(instance, why))).await;
         for (instance, reaped) in instances.iter().zip(reaped) {
             match reaped {
-                Ok(Reaped::Here) => won.push(instance.id().clone()),
+                Ok(Reaped::Here) => retired.reaped.push(instance.id().clone()),
                 Ok(Reaped::NotHere(found)) => retired.alive.extend(found.map(|record| *record)),
                 Err(error) => retired.failed.push((instance.id().clone(), error)),
             }
         }
-        if let Err(error) = self.terminate(&won).await {
-            retired.failed.extend(won.into_iter().map(|id| (id, error.clone())));
+        if let Err(error) = self.terminate(&retired.reaped).await {
+            let reaped = retired.reaped.iter();
+            retired.failed.extend(reaped.map(|id| (id.clone(), error.clone())));
         }
         retired
     }
@@ -351,9 +351,11 @@ impl Reaped {
     }
 }
 
-/// What [`Plane::retire_all`] could not retire.
+/// What became of the machines given to [`Plane::retire_all`].
 #[derive(Debug, Default)]
 pub struct Retired {
+    /// Those that this call has reaped. Others may have been terminated by another process.
+    pub reaped: Vec<InstanceId>,
     pub failed: Vec<(InstanceId, PortError)>,
     /// Machines that were changed meanwhile and live on.
     pub alive: Vec<Record>,

@@ -29,6 +29,7 @@ pub use set_up::{await_set_up, set_up_patience};
 use std::time::Duration;
 
 use futures_util::future::{join, join3};
+use tokio::sync::OnceCell;
 
 use self::holdings::Holdings;
 use self::journal::Journal;
@@ -64,6 +65,8 @@ struct Attempt<'a> {
     journal: Journal,
     /// The machines that the run has, if they were read a moment ago.
     owned: Option<Listing>,
+    /// Set when what the run asks for is stored, or that has failed.
+    noted: OnceCell<()>,
 }
 
 /// What an attempt has to know before it begins.
@@ -148,6 +151,7 @@ impl<'a> Attempt<'a> {
             holdings,
             journal,
             owned,
+            noted: OnceCell::new(),
         }
     }
 
@@ -206,16 +210,20 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Stores the request so that refresh can rescue the run later. Failing to store it does not
-    /// fail the provision.
+    /// Stores the request, once, so that refresh can rescue the run later, and does not release it
+    /// because it had completed before. Failing to store it does not fail the provision.
     async fn note_demand(&self) {
         if self.request.is_of_refresh() {
             return;
         }
-        let demand = Demand::of(self.request, self.plane.now());
-        if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
-            tracing::warn!("the run's request was not stored, refresh cannot rescue it: {error}");
-        }
+        let store = async || {
+            let demand = Demand::of(self.request, self.plane.now());
+            if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
+                let why = "the run's request was not stored, refresh cannot rescue it";
+                tracing::warn!("{why}: {error}");
+            }
+        };
+        self.noted.get_or_init(store).await;
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {

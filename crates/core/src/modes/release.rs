@@ -18,7 +18,7 @@ use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State, Unreadable};
-use crate::model::settings::OnInterruption;
+use crate::model::settings::{OnInterruption, Settings};
 use crate::model::signal::INTERRUPTED;
 use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, give_back, idle_time_given_back, keep_for_job};
@@ -139,7 +139,7 @@ pub async fn release(
     run: &RunId,
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
-    release_run(plane, run, times, false).await
+    release_run(plane, run, times, Occasion::Success).await
 }
 
 /// Like [`release`], for a run that has failed: with `debug-on-failure-min`, its running machines are
@@ -149,33 +149,74 @@ pub async fn release_failed(
     run: &RunId,
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
-    release_run(plane, run, times, true).await
+    release_run(plane, run, times, Occasion::RunFailed).await
+}
+
+/// Like [`release`], of the machines that a completed run had when `listing` was read. The caller has
+/// looked after that, and found that the run had not called provision again. If it does so from then
+/// on, it keeps the machines that it adopts.
+pub(super) async fn release_completed(
+    plane: &Plane,
+    run: &RunId,
+    listing: Listing,
+) -> Result<Outcome, Failure> {
+    let begun = plane.clock.steady();
+    let settings = plane.settings().await?;
+    let times = settings.times.clone();
+    release_listed(plane, run, (&settings, &times), listing, (Occasion::Completion, begun)).await
+}
+
+/// Why a run is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    Success,
+    RunFailed,
+    /// Refresh has seen that it has completed.
+    Completion,
 }
 
 async fn release_run(
     plane: &Plane,
     run: &RunId,
     times: &TimeOverrides,
-    has_failed: bool,
+    occasion: Occasion,
 ) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
-    let started = plane.now();
     let (settings, listing) =
         join(plane.settings(), plane.retried(|| plane.store.of_run(run))).await;
     let settings = settings?;
     let times = times.in_force(&settings.times)?;
-    let Listing { records, unreadable } = listing?;
+    release_listed(plane, run, (&settings, &times), listing?, (occasion, begun)).await
+}
+
+async fn release_listed(
+    plane: &Plane,
+    run: &RunId,
+    (settings, times): (&Settings, &Times),
+    listing: Listing,
+    (occasion, begun): (Occasion, Duration),
+) -> Result<Outcome, Failure> {
+    let started = plane.now();
+    let Listing { records, unreadable } = listing;
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
-    let handshake = Handshake::new(plane, &times, records.len());
-    let lifetime = Lifetime::of(&settings);
+    let handshake = Handshake::new(plane, times, records.len());
+    let lifetime = Lifetime::of(settings);
     let taken_away = match settings.on_interruption {
         OnInterruption::None => Ok(BTreeSet::new()),
         OnInterruption::Rerun => taken_away(plane, &records).await,
     };
-    let preserve_for = settings.debug_on_failure.filter(|_| has_failed);
-    let (times, changes) = (&times, ChangesTogether::default());
-    let releasing =
-        Releasing { plane, run, times, lifetime, preserve_for, handshake, changes, taken_away };
+    let preserve_for = settings.debug_on_failure.filter(|_| occasion == Occasion::RunFailed);
+    let releasing = Releasing {
+        plane,
+        run,
+        times,
+        lifetime,
+        may_ask_again: occasion == Occasion::Completion,
+        preserve_for,
+        handshake,
+        changes: ChangesTogether::default(),
+        taken_away,
+    };
     let releases = records.iter().map(|record| releasing.release(record));
     let results = join_all(releases).await;
     let released = |(record, result): (Record, PortResult<Reached>)| {
@@ -202,6 +243,8 @@ struct Releasing<'a> {
     run: &'a RunId,
     times: &'a Times,
     lifetime: Lifetime,
+    /// Whether the run may call provision while it is released.
+    may_ask_again: bool,
     /// How long running machines stay for people; `None` if they return to the pool.
     preserve_for: Option<Duration>,
     handshake: Handshake<'a>,
@@ -262,6 +305,9 @@ impl Releasing<'_> {
         // With no time to be idle, it is terminated after the handshake.
         let is_over = self.lifetime.is_over(record, now);
         let idle_time = if is_over { Duration::ZERO } else { self.times.idle_time };
+        if self.may_ask_again {
+            return running.release_unless_renewed(now, idle_time);
+        }
         running.release(now, idle_time)
     }
 
@@ -358,6 +404,9 @@ impl Releasing<'_> {
     async fn refused(&self, record: &Record, refused: &Refused) -> PortResult<Reached> {
         let why = refused.to_string();
         let disposition = match refused.found.as_ref().filter(|found| self.owns(found)) {
+            Some(found) if self.may_ask_again && has_changed(found, record) => {
+                Disposition::Superseded(why)
+            }
             Some(found) if is_later(found, record) => {
                 return Box::pin(self.release(found)).await;
             }
@@ -375,4 +424,9 @@ impl Releasing<'_> {
 /// Whether a machine has gone on from this record.
 fn is_later(found: &Record, record: &Record) -> bool {
     found.state != record.state || found.counts.generation != record.counts.generation
+}
+
+/// The same, or it was renewed or expired meanwhile.
+fn has_changed(found: &Record, record: &Record) -> bool {
+    is_later(found, record) || found.threshold != record.threshold
 }

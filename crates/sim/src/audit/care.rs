@@ -90,7 +90,7 @@ impl Audit {
     }
 
     /// A mode gives a machine up at `now`. If its agent has said that it failed, the mode must not have
-    /// waited for it. A refresh must not give up an idle one whose runner has a job.
+    /// waited for it; refreshes and operators come when they come, and wait for no idle one. A refresh must not give up an idle one whose runner has a job.
     pub(crate) fn gives_up(
         &mut self,
         by: Pid,
@@ -111,7 +111,8 @@ impl Audit {
                 && report.at > before.updated_at + SKEW
         });
         let waited = failed.is_some_and(|report| report.at + SKEW + LOOKS_WITHIN < now);
-        let waits = before.state == State::Idle && !self.is_refresh(by);
+        let comes_later = self.is_refresh(by) || self.is_operator(by);
+        let waits = before.state == State::Idle && !comes_later;
         if waited && waits && self.calls_are_answered && !troubled {
             let how = format!("{} is given up at {now}, and has said {failed:?}", before.id);
             self.violated(Invariant::Believed, how);

@@ -144,8 +144,13 @@ impl Audit {
 
     pub(super) fn settings_in_force(&mut self, from: Timestamp, settings: Settings) {
         let unchanged = self.settings.last().is_some_and(|(_, last)| {
-            (&last.times, &last.classes, &last.min_idle)
-                == (&settings.times, &settings.classes, &settings.min_idle)
+            (&last.times, &last.classes, &last.min_idle, &last.pre_runner_script)
+                == (
+                    &settings.times,
+                    &settings.classes,
+                    &settings.min_idle,
+                    &settings.pre_runner_script,
+                )
         });
         if !unchanged {
             self.settings.push((from, settings));
@@ -165,7 +170,11 @@ impl Audit {
             let how = format!("{id} registers as {label}, which its run has not asked for");
             self.violated(Invariant::Label, how);
         }
-        if !condition.is_prepared || condition.script != self.script {
+        // Its agent has read the settings since the machine was launched.
+        let launched = self.launched_at.get(id).copied().unwrap_or(timestamp(0));
+        let scripts = self.settings_since(launched);
+        let has_run = |settings: &&Settings| settings.pre_runner_script == condition.script;
+        if !condition.is_prepared || !scripts.iter().any(has_run) {
             self.violated(Invariant::Prepared, format!("{id} registers unprepared"));
         }
     }

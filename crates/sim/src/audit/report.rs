@@ -233,6 +233,7 @@ impl Audit {
             .or_else(|| written(Transition::Expire, &outcome.unresponsive))
             .or_else(|| written(Transition::Renew, &outcome.renewed))
             .or_else(|| written(Transition::Reap, &outcome.rotated))
+            .or_else(|| written(Transition::Reap, &outcome.interrupted))
             .or(unsent)
             .or(alive);
         if let Some(id) = wrong {
@@ -265,10 +266,11 @@ impl Audit {
             self.untrue(format!("a refresh was limited, and reports {:?}", outcome.failure));
         }
         // The machines of a completed run that do not return to the pool are reported by their run, or
-        // not at all, if a refresh with a limit does not wait for all of them.
+        // not at all, if a refresh with a limit does not wait for all of them. Such a refresh also
+        // releases what an earlier one has launched for a minimum, and may replace it at once.
         let is_of_completed = |id: &InstanceId| {
             let is_released = !outcome.completed.is_empty() || self.leaves_new();
-            is_released && effects.has(Transition::Release, id)
+            is_released && effects.has(Transition::Release, id) && !outcome.rotated.contains(id)
         };
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
         let reaped = reaps.filter(|(_, id)| !is_of_completed(id)).count();

@@ -334,10 +334,12 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
         before(audit);
         let outcome = provision::Outcome {
             run: run("a"),
+            label: (&run("a")).into(),
             requested: 1,
             usage: UsageClass::OnDemand,
             instances: vec![provision::Provisioned {
                 id: id(),
+                label: (&run("a")).into(),
                 source: provision::MachineSource::Warm,
                 spec: record(State::Running, "a", None).spec,
                 milestones: provision::Milestones::default(),

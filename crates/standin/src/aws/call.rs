@@ -19,6 +19,9 @@ pub enum Service {
     Logs,
     /// SSM and Secrets Manager.
     Secrets,
+    /// Service Quotas.
+    Quotas,
+    Iam,
     /// A service that has no stand-in here.
     Unknown,
 }
@@ -32,6 +35,8 @@ impl fmt::Display for Service {
             Service::Sts => "STS",
             Service::Logs => "CloudWatch Logs",
             Service::Secrets => "SSM and Secrets Manager",
+            Service::Quotas => "Service Quotas",
+            Service::Iam => "IAM",
             Service::Unknown => "unknown service",
         })
     }
@@ -40,9 +45,9 @@ impl fmt::Display for Service {
 /// The parsed body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// The JSON protocol of all services but EC2 and STS.
+    /// The JSON protocol of all other services.
     Json(Value),
-    /// The Query protocol of EC2 and STS.
+    /// The Query protocol of EC2, IAM and STS.
     Query(Params),
     /// A body that neither protocol can parse.
     Unreadable,
@@ -74,6 +79,9 @@ impl Call {
             }
             Some(("AmazonSSM" | "secretsmanager", operation)) => {
                 (Service::Secrets, operation.to_owned(), json(&body))
+            }
+            Some(("ServiceQuotasV20190624", operation)) => {
+                (Service::Quotas, operation.to_owned(), json(&body))
             }
             Some((_, operation)) => (Service::Unknown, operation.to_owned(), Content::Unreadable),
             None => query(&headers, &body),
@@ -134,6 +142,7 @@ fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
     let service = match scope(headers) {
         Some("ec2") => Service::Ec2,
         Some("sts") => Service::Sts,
+        Some("iam") => Service::Iam,
         // The token takes the place of a signature.
         None if action == WEB_IDENTITY => Service::Sts,
         _ => Service::Unknown,
@@ -199,9 +208,19 @@ mod tests {
                 "GetCallerIdentity",
             ),
             (
-                call(&[("authorization", &signed("iam"))], b"Action=GetUser"),
+                call(&[("authorization", &signed("iam"))], b"Action=GetInstanceProfile"),
+                Service::Iam,
+                "GetInstanceProfile",
+            ),
+            (
+                call(&[("authorization", &signed("sns"))], b"Action=Publish"),
                 Service::Unknown,
-                "GetUser",
+                "Publish",
+            ),
+            (
+                call(&[("x-amz-target", "ServiceQuotasV20190624.GetServiceQuota")], b"{}"),
+                Service::Quotas,
+                "GetServiceQuota",
             ),
             (call(&[("x-amz-target", "AWSKMS.Decrypt")], b"{}"), Service::Unknown, "Decrypt"),
             (

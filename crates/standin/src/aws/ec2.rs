@@ -4,9 +4,11 @@ mod catalogue;
 mod fleet;
 mod images;
 mod instances;
+mod network;
 mod parameters;
 mod refusal;
 mod state;
+mod surroundings;
 mod tags;
 mod template_data;
 mod templates;
@@ -31,9 +33,11 @@ use refusal::Refusal;
 use state::Given;
 
 pub use catalogue::Architecture;
+pub use network::{GroupFault, SubnetFault};
 pub(crate) use parameters::named as image_parameter;
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
 pub(crate) use state::{Instance, State, Surroundings};
+pub use surroundings::ProfileFault;
 pub(crate) use templates::{Template, Version};
 
 /// The tag by which a machine belongs to a pool.
@@ -166,6 +170,34 @@ impl Ec2 {
         self.state().images.insert(id.to_owned(), None);
     }
 
+    /// Makes an image for x86-64 exist that is so many days old, and deprecated or not.
+    pub fn register_image_of_age(&self, id: &str, age_days: u32, is_deprecated: bool) {
+        let image = Image { age_days, is_deprecated, ..Image::default() };
+        self.state().images.insert(id.to_owned(), Some(image));
+    }
+
+    /// Plants a fault in a subnet, in place of an earlier one.
+    pub fn break_subnet(&self, id: &str, fault: SubnetFault) {
+        self.state().network.subnets.insert(id.to_owned(), fault);
+    }
+
+    /// Plants a fault in a security group, in place of an earlier one.
+    pub fn break_group(&self, id: &str, fault: GroupFault) {
+        self.state().network.groups.insert(id.to_owned(), fault);
+    }
+
+    /// Plants a fault in an instance profile, in place of an earlier one.
+    pub fn break_profile(&self, name: &str, fault: ProfileFault) {
+        self.state().profiles.insert(name.to_owned(), fault);
+    }
+
+    /// Repairs what is broken in subnets, security groups and instance profiles.
+    pub fn repair(&self) {
+        let mut state = self.state();
+        state.network = network::NetworkFaults::default();
+        state.profiles.clear();
+    }
+
     /// Lets listings lag behind launches: machines that are launched from now on are not in them,
     /// until this is called with `false`. EC2 is eventually consistent for some seconds; documented
     /// in the EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API".
@@ -219,6 +251,16 @@ impl Ec2 {
     /// Deletes a launch template, as a user of the console would.
     pub fn delete_launch_template(&self, name: &str) {
         self.state().templates.remove(name);
+    }
+
+    /// Performs GetServiceQuota of Service Quotas and returns its answer.
+    pub(crate) fn quota(&self, call: &Call) -> Answer {
+        surroundings::quota(&self.state(), call.json().unwrap_or(&serde_json::Value::Null))
+    }
+
+    /// Performs GetInstanceProfile of IAM and returns its answer.
+    pub(crate) fn profile(&self, call: &Call) -> Answer {
+        surroundings::profile(&self.state(), call.params().unwrap_or(&Params::default()))
     }
 
     /// Performs GetParameters of Systems Manager and returns its answer.
@@ -278,6 +320,9 @@ impl Ec2 {
         match action {
             "CreateFleet" => fleet::create(state, around, params),
             "DescribeImages" => images::describe(state, params).map(Done::answer),
+            "DescribeRouteTables" => network::route_tables(state, params).map(Done::answer),
+            "DescribeSecurityGroups" => network::groups(state, params).map(Done::answer),
+            "DescribeSubnets" => network::subnets(state, around, params).map(Done::answer),
             "DescribeInstances" => instances::describe(state, around, params).map(Done::answer),
             "TerminateInstances" => terminate::terminate(state, params),
             "CreateLaunchTemplate" => templates::create(state, params).map(Done::answer),

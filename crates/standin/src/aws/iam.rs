@@ -13,6 +13,7 @@ pub(crate) mod logs;
 mod pattern;
 mod policy;
 mod principals;
+pub(crate) mod readings;
 pub(crate) mod secrets;
 pub(crate) mod sqs;
 pub(crate) mod web_identity;

@@ -34,8 +34,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The models of DynamoDB, SQS, CloudWatch Logs and EC2. Each is read on first use, because EC2's
-/// alone has four megabytes.
+/// The models of the services that are checked. Each is read on first use, because EC2's alone has four
+/// megabytes.
 #[derive(Debug)]
 pub(crate) struct Models {
     folder: PathBuf,
@@ -43,7 +43,12 @@ pub(crate) struct Models {
     sqs: OnceLock<Model>,
     logs: OnceLock<Model>,
     ec2: OnceLock<Model>,
+    quotas: OnceLock<Model>,
+    iam: OnceLock<Model>,
 }
+
+/// The files of the models, without their ending.
+const MODELS: [&str; 6] = ["dynamodb", "sqs", "logs", "ec2", "service-quotas", "iam"];
 
 impl Models {
     /// Uses the models in a folder.
@@ -51,8 +56,9 @@ impl Models {
     /// # Panics
     /// If a model is missing. Without it, requests would pass unchecked.
     pub(crate) fn new(folder: &Path) -> Models {
-        for name in ["dynamodb.json", "sqs.json", "logs.json", "ec2.json"] {
-            let file = folder.join(name);
+        for name in MODELS {
+            let name = format!("{name}.json");
+            let file = folder.join(&name);
             assert!(file.is_file(), "no API model: {}", file.display());
         }
         Models {
@@ -61,6 +67,8 @@ impl Models {
             sqs: OnceLock::new(),
             logs: OnceLock::new(),
             ec2: OnceLock::new(),
+            quotas: OnceLock::new(),
+            iam: OnceLock::new(),
         }
     }
 
@@ -75,6 +83,10 @@ impl Models {
             Service::Sqs => self.sqs.get_or_init(|| Model::read(&self.folder, "sqs")),
             Service::Logs => self.logs.get_or_init(|| Model::read(&self.folder, "logs")),
             Service::Ec2 => self.ec2.get_or_init(|| Model::read(&self.folder, "ec2")),
+            Service::Quotas => {
+                self.quotas.get_or_init(|| Model::read(&self.folder, "service-quotas"))
+            }
+            Service::Iam => self.iam.get_or_init(|| Model::read(&self.folder, "iam")),
             Service::Sts | Service::Secrets => return Vec::new(),
             Service::Unknown => {
                 found.add("", "no such service here");

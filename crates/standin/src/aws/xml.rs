@@ -20,6 +20,17 @@ impl Xml {
         xml.0
     }
 
+    /// A complete answer of IAM to an action. `write` adds its result.
+    pub(crate) fn of_iam(action: &str, write: impl FnOnce(&mut Xml)) -> String {
+        let mut xml = Xml::default();
+        let namespace = "https://iam.amazonaws.com/doc/2010-05-08/";
+        xml.push(format_args!(r#"<{action}Response xmlns="{namespace}">"#));
+        xml.within(&format!("{action}Result"), write);
+        xml.within("ResponseMetadata", |xml| xml.text("RequestId", request_id()));
+        xml.push(format_args!("</{action}Response>"));
+        xml.0
+    }
+
     /// An error document in EC2's own format.
     pub(crate) fn error(code: &str, message: &str) -> String {
         let mut xml = Xml(String::from(r#"<?xml version="1.0" encoding="UTF-8"?>"#));

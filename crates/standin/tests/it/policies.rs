@@ -24,7 +24,7 @@ fn cases(table: &str) -> Vec<Value> {
 fn refusal(call: &str) -> (u16, &'static str) {
     match call.split_once(':').unwrap().0 {
         "dynamodb" => (400, "AccessDeniedException"),
-        "sqs" => (403, "AccessDenied"),
+        "sqs" | "iam" => (403, "AccessDenied"),
         _ => (403, "UnauthorizedOperation"),
     }
 }

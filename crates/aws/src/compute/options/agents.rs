@@ -9,16 +9,16 @@ use super::{
 
 /// The downloads of the agent; none for an architecture whose images have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::compute) struct Agents {
-    pub(in crate::compute) x86_64: Option<AgentSource>,
-    pub(in crate::compute) arm64: Option<AgentSource>,
+pub(crate) struct Agents {
+    pub(crate) x86_64: Option<AgentSource>,
+    pub(crate) arm64: Option<AgentSource>,
 }
 
 /// A download of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::compute) struct AgentSource {
-    pub(in crate::compute) url: String,
-    pub(in crate::compute) sha256: String,
+pub(crate) struct AgentSource {
+    pub(crate) url: String,
+    pub(crate) sha256: String,
 }
 
 impl Agents {
@@ -30,14 +30,14 @@ impl Agents {
     }
 
     /// Whether machines download the agent. If not, it must be on the image.
-    pub(in crate::compute) fn are_downloaded(&self) -> bool {
+    pub(crate) fn are_downloaded(&self) -> bool {
         *self != Agents::default()
     }
 
     /// Fails with what is wrong with an image of this architecture, by the name that EC2 gives it,
     /// worded to follow the name of the setting. Without any download the agent must be on the image,
     /// which only the machine can check.
-    pub(in crate::compute) fn check_image(&self, architecture: &str) -> Result<(), String> {
+    pub(crate) fn check_image(&self, architecture: &str) -> Result<(), String> {
         let (source, name, url, sha256) = match architecture {
             "x86_64" => (&self.x86_64, "x86-64", AGENT_URL, AGENT_SHA256),
             "arm64" => (&self.arm64, "arm64", AGENT_URL_ARM64, AGENT_SHA256_ARM64),

@@ -8,18 +8,18 @@ use crate::inputs;
 
 /// What a launch asks EC2 for, beside the requirements of the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::compute) struct LaunchOptions {
+pub(crate) struct LaunchOptions {
     /// Not empty: options without a subnet are refused.
-    pub(in crate::compute) subnets: Vec<String>,
+    pub(crate) subnets: Vec<String>,
     /// How far the price of an on-demand machine may exceed that of the cheapest type that fits, in
     /// percent.
-    pub(in crate::compute) price_protection: u32,
+    pub(crate) price_protection: u32,
     /// Whether types of previous generations may be chosen.
-    pub(in crate::compute) previous_generations: bool,
+    pub(crate) previous_generations: bool,
 }
 
 impl LaunchOptions {
-    pub(in crate::compute) fn read(settings: &Settings) -> Result<LaunchOptions, InvalidSetting> {
+    pub(crate) fn read(settings: &Settings) -> Result<LaunchOptions, InvalidSetting> {
         let subnets = ids(settings, SUBNETS, "subnet-")?;
         if subnets.is_empty() {
             return Err(invalid(SUBNETS, "is not set"));

@@ -11,7 +11,7 @@ const NEVER: &str = "169.254.169.254,fd00:ec2::254,localhost,127.0.0.1,::1";
 
 /// Proxies by the names of their variables; empty for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::compute) struct Proxies {
+pub(crate) struct Proxies {
     http: String,
     https: String,
     none: String,
@@ -29,7 +29,7 @@ impl Proxies {
     }
 
     /// The variables to set, with their values. Programs disagree about upper and lower case.
-    pub(in crate::compute) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
             ("http_proxy", &self.http),
             ("HTTP_PROXY", &self.http),

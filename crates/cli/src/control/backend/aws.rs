@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, SqsPool};
+use ondeck_aws::{AwsDiagnosis, Cloud, DynamoStore, Ec2Compute, SqsPool};
 use ondeck_core::model::failure::{Failure, FailureKind};
-use ondeck_core::ports::Compute;
+use ondeck_core::ports::{Compute, Diagnosis};
 
 use super::Records;
 use crate::backend::aws::{named_pool, options};
@@ -32,9 +32,17 @@ pub(super) async fn records(common: &Common) -> Result<Records, Failure> {
 
 /// Machines from EC2, in the account and region of the records.
 pub(super) fn compute(records: &Records) -> Result<Arc<dyn Compute>, Failure> {
-    let cloud = records
+    Ok(Arc::new(Ec2Compute::new(cloud(records)?)))
+}
+
+/// AWS, as doctor asks about it.
+pub(super) fn diagnosis(records: &Records) -> Result<Arc<dyn Diagnosis>, Failure> {
+    Ok(Arc::new(AwsDiagnosis::new(cloud(records)?)))
+}
+
+fn cloud(records: &Records) -> Result<&Cloud, Failure> {
+    records
         .cloud
         .as_ref()
-        .ok_or_else(|| Failure::new(FailureKind::Unexpected, "EC2 machines need records on AWS"))?;
-    Ok(Arc::new(Ec2Compute::new(cloud)))
+        .ok_or_else(|| Failure::new(FailureKind::Unexpected, "EC2 machines need records on AWS"))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ondeck_core::inputs::Given;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::refresh::AbsentForge;
 use ondeck_core::ports::Forge;
@@ -43,6 +44,55 @@ pub(super) async fn of_teardown(
         Some(_) => github(common, records).await.map(Some),
         None => Ok(None),
     }
+}
+
+/// Whom doctor asks about jobs and runners.
+pub(super) enum ForgeOfDoctor {
+    /// GitHub, with credentials.
+    GitHub(Arc<dyn Forge>),
+    /// GitHub, with what is needed to ask it.
+    Closed(String),
+    /// The local forge.
+    Local,
+}
+
+/// The forge of the stored settings. Its credentials are those that refresh is given.
+pub(super) async fn of_doctor(
+    common: &Common,
+    stored: &BTreeMap<String, String>,
+    records: &Records,
+) -> Result<ForgeOfDoctor, Failure> {
+    let is_github = stored.get(FORGE).map_or(common.compute != Backend::Local, |it| it == GITHUB);
+    if !is_github {
+        return Ok(ForgeOfDoctor::Local);
+    }
+    if !has_credentials(&common.given) {
+        let needs = "the credentials that refresh has: ONDECK_GITHUB_TOKEN, or --github-app-id and \
+                     ONDECK_GITHUB_APP_PRIVATE_KEY";
+        return Ok(ForgeOfDoctor::Closed(needs.to_owned()));
+    }
+    github(common, records).await.map(ForgeOfDoctor::GitHub)
+}
+
+/// Whether credentials for GitHub are given, or where AWS keeps them.
+#[cfg_attr(
+    not(any(feature = "aws", feature = "github")),
+    expect(unused_variables, reason = "only GitHub needs credentials")
+)]
+fn has_credentials(given: &Given) -> bool {
+    #[cfg(feature = "aws")]
+    let is_kept = [ondeck_aws::TOKEN_SOURCE, ondeck_aws::APP_KEY_SOURCE]
+        .iter()
+        .any(|source| given.text(source).is_some_and(|text| !text.is_empty()));
+    #[cfg(not(feature = "aws"))]
+    let is_kept = false;
+    #[cfg(feature = "github")]
+    let is_given = [ondeck_github::inputs::TOKEN, ondeck_github::inputs::APP_PRIVATE_KEY]
+        .iter()
+        .any(|row| given.secret(row).is_some());
+    #[cfg(not(feature = "github"))]
+    let is_given = false;
+    is_kept || is_given
 }
 
 /// Whether jobs come from GitHub: as given now, or as stored unless that is reset. With machines from

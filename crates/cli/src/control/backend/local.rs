@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::Compute;
-use ondeck_local::{AgentCommand, Db, Home, LocalCompute, LocalForge, LocalPool, LocalStore};
+use ondeck_core::ports::{Compute, Diagnosis};
+use ondeck_local::{
+    AgentCommand, Db, Home, LocalCompute, LocalDiagnosis, LocalForge, LocalPool, LocalStore,
+};
 
 use super::Records;
 use crate::backend::local::{home, label};
@@ -69,6 +71,20 @@ pub(super) fn compute(
     };
     let command = agent_command(common, records)?;
     Ok(Arc::new(LocalCompute::new(db, home, records.clock.clone(), command)))
+}
+
+/// This computer, as doctor asks about it.
+pub(super) fn diagnosis(
+    common: &Common,
+    records: &Records,
+    has_forge: bool,
+) -> Result<Arc<dyn Diagnosis>, Failure> {
+    let home = home(common)?;
+    let db = match &records.db {
+        Some(db) => db.clone(),
+        None => open(&home, false)?,
+    };
+    Ok(Arc::new(LocalDiagnosis::new(db, home, records.clock.clone(), has_forge)))
 }
 
 /// The forge whose jobs are in the local file, which is created if it is missing.

@@ -85,6 +85,11 @@ impl DemoHarness {
         command
     }
 
+    /// What the commands are given, for a process that looks at the same pool.
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
     /// The store and the forge, as the audit reads them.
     pub(super) fn local(&self) -> Result<LocalFiles, Failure> {
         LocalFiles::open(&self.common)

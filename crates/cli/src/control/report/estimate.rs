@@ -70,6 +70,30 @@ pub(super) fn on_github(spec: &MachineSpec, span: Duration) -> Option<Dollars> {
     PRICES.hosted_job(spec, span).map(|(_, cost)| Dollars(Money::dollars(cost)))
 }
 
+/// What machines cost on EC2 in an hour.
+#[cfg(feature = "dashboard")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CostOfAnHour {
+    /// An estimate in words.
+    pub(crate) amount: String,
+    /// How many machines it does not contain, because there is no price for them.
+    pub(crate) unpriced: usize,
+}
+
+#[cfg(feature = "dashboard")]
+impl CostOfAnHour {
+    pub(crate) fn of<'a>(specs: impl Iterator<Item = &'a MachineSpec>) -> CostOfAnHour {
+        let (mut total, mut unpriced) = (Dollars::default(), 0);
+        for spec in specs {
+            match on_ec2(spec, Duration::from_secs(3600)) {
+                Some(amount) => total = total + amount,
+                None => unpriced += 1,
+            }
+        }
+        CostOfAnHour { amount: total.to_string(), unpriced }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,6 +61,8 @@ enum ErrorKind {
     Forge,
     PartlyReleased,
     WrongPermissions,
+    FoundWarnings,
+    FoundErrors,
     Unreported,
     Unexpected,
     Interrupted,
@@ -82,6 +84,8 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Forge => ErrorKind::Forge,
             FailureKind::PartlyReleased => ErrorKind::PartlyReleased,
             FailureKind::WrongPermissions => ErrorKind::WrongPermissions,
+            FailureKind::FoundWarnings => ErrorKind::FoundWarnings,
+            FailureKind::FoundErrors => ErrorKind::FoundErrors,
             FailureKind::Unreported => ErrorKind::Unreported,
             FailureKind::Unexpected => ErrorKind::Unexpected,
             FailureKind::Interrupted => ErrorKind::Interrupted,
@@ -127,6 +131,8 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::Forge => "GitHub refused the request or the token is invalid",
         FailureKind::PartlyReleased => "released, but some machines did not respond",
         FailureKind::WrongPermissions => "a role has other permissions than it should",
+        FailureKind::FoundWarnings => "doctor found warnings",
+        FailureKind::FoundErrors => "doctor found errors",
         FailureKind::Unreported => "the output could not be written",
         FailureKind::Unexpected => "unexpected error",
         FailureKind::Interrupted => "interrupted and cleaned up",
@@ -168,6 +174,8 @@ mod tests {
         ### ondeck refresh failed: GitHub refused the request or the token is invalid / Exit code 7: GitHub refused the request or the token is invalid.
         ### ondeck refresh failed: released, but some machines did not respond / Exit code 8: released, but some machines did not respond.
         ### ondeck refresh failed: a role has other permissions than it should / Exit code 9: a role has other permissions than it should.
+        ### ondeck refresh failed: doctor found warnings / Exit code 20: doctor found warnings.
+        ### ondeck refresh failed: doctor found errors / Exit code 21: doctor found errors.
         ### ondeck refresh failed: the output could not be written / Exit code 11: the output could not be written.
         ### ondeck refresh failed: unexpected error / Exit code 10: unexpected error.
         ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.

@@ -21,8 +21,10 @@ pub(super) struct ProvisionJson {
     status: ResultStatus,
     /// The run that asked for the machines.
     run_id: String,
-    /// The `runs-on` label of the run's jobs. The same as `runId`.
+    /// The `runs-on` label of the run's jobs: the run's id, with the suffix if one was given.
     label: String,
+    /// The labels of the machines, in the order of `instances`. Each is the same as `label`.
+    labels: Vec<String>,
     /// How many machines were asked for.
     requested: u32,
     /// The machines that the run has now. Empty after a failure.
@@ -142,7 +144,8 @@ impl From<&Outcome> for ProvisionJson {
             schema_version: SchemaVersion,
             status: failure.into(),
             run_id: outcome.run.to_string(),
-            label: outcome.run.to_string(),
+            label: outcome.label.to_string(),
+            labels: labels(outcome),
             requested: outcome.requested,
             instances: outcome.instances.iter().map(ProvisionedJson::from).collect(),
             timings: (&outcome.timings).into(),
@@ -153,6 +156,11 @@ impl From<&Outcome> for ProvisionJson {
             error: failure.map(ErrorJson::from),
         }
     }
+}
+
+/// The label of each machine, so that the job with index n can name the label of machine n.
+fn labels(outcome: &Outcome) -> Vec<String> {
+    outcome.instances.iter().map(|instance| instance.label.to_string()).collect()
 }
 
 impl From<&Provisioned> for ProvisionedJson {
@@ -239,7 +247,7 @@ impl Report for Outcome {
             self.count(MachineSource::Cold),
             self.count(MachineSource::Adopted),
             millis(self.timings.total),
-            self.run,
+            self.label,
         )
     }
 
@@ -262,10 +270,11 @@ impl Report for Outcome {
     }
 
     fn outputs(&self) -> Vec<(&'static str, String)> {
-        let label = if self.failure.is_none() { self.run.as_str() } else { "" };
+        let label = self.failure.is_none().then(|| self.label.to_string());
         let ids: Vec<&str> = self.instances.iter().map(|instance| instance.id.as_str()).collect();
         vec![
-            ("label", label.to_owned()),
+            ("label", label.unwrap_or_default()),
+            ("labels", to_json(&labels(self))),
             ("instance-ids", ids.join(" ")),
             ("warm-count", self.count(MachineSource::Warm).to_string()),
             ("cold-count", self.count(MachineSource::Cold).to_string()),

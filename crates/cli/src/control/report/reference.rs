@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::apply::ApplyJson;
 use super::config::{ConfigCheckJson, ConfigExportJson};
+use super::doctor::json::DoctorJson;
 use super::cost::CostJson;
 use super::explain::ExplainJson;
 use super::failure::FailureJson;
@@ -54,6 +55,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("terminate", outcome_or_failure::<MachinesJson>("terminate")),
         ("pool", outcome_or_failure::<PoolJson>("pool")),
         ("explain", outcome_or_failure::<ExplainJson>("explain")),
+        ("doctor", outcome_or_failure::<DoctorJson>("doctor")),
         ("cost", outcome_or_failure::<CostJson>("cost")),
         ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),

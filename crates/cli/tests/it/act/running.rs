@@ -11,6 +11,7 @@ use crate::harness::{Background, Driven, signal, until};
 const CLERK: &[u8] = br#"#!/bin/sh
 { echo "called with $*"; env | grep ^ONDECK_; } > "$NOTES"
 echo "label=$GITHUB_RUN_ID" >> "$GITHUB_OUTPUT"
+echo "labels=[\"$GITHUB_RUN_ID\",\"other\"]" >> "$GITHUB_OUTPUT"
 echo "instance-ids=i-1 i-2" >> "$GITHUB_OUTPUT"
 echo "warm-count=1" >> "$GITHUB_OUTPUT"
 echo "cold-count=1" >> "$GITHUB_OUTPUT"
@@ -108,16 +109,17 @@ jobs:
         env:
           SAID: ${{ steps.provision.outcome }} ${{ join(steps.provision.outputs.*, ' ') }}
           LABEL: ${{ steps.provision.outputs.label }}
+          SECOND: ${{ fromJSON(steps.provision.outputs.labels)[1] }}
           COUNTS: ${{ steps.provision.outputs.warm-count }}+${{ steps.provision.outputs.cold-count }}
           IDS: ${{ steps.provision.outputs.instance-ids }}
           STATUS: ${{ fromJSON(steps.provision.outputs.result).status }}
-        run: echo \"<$LABEL|$COUNTS|$IDS|$STATUS|${SAID%% *}>\"
+        run: echo \"<$LABEL|$SECOND|$COUNTS|$IDS|$STATUS|${SAID%% *}>\"
 ";
     for (exit, outcome) in [("0", "success"), ("4", "failure")] {
         let env = [("NOTES", notes.as_str()), ("EXIT", exit)];
         let done = harness.run(workflow, None, &env, &[]);
         assert_eq!(done.code, i32::from(exit != "0"), "{}", done.stdout);
-        let line = format!("<{RUN}|1+1|i-1 i-2|success|{outcome}>");
+        let line = format!("<{RUN}|other|1+1|i-1 i-2|success|{outcome}>");
         assert!(done.stdout.contains(&line), "{line}\n{}", done.stdout);
     }
 }
@@ -136,17 +138,23 @@ jobs:
   provision:
     needs: refresh
     runs-on: ubuntu-latest
+    outputs:
+      labels: ${{ steps.machines.outputs.labels }}
     steps:
-      - uses: ondeck-ci/ondeck@v0
+      - id: machines
+        uses: ondeck-ci/ondeck@v0
         with:
           mode: provision
           instance-count: 2
   test:
     needs: provision
-    runs-on: ${{ github.run_id }}
+    strategy:
+      matrix:
+        shard: [1, 2]
+    runs-on: ${{ fromJSON(needs.provision.outputs.labels)[strategy.job-index] }}
     steps:
       - uses: actions/checkout@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2
-      - run: echo tested
+      - run: echo tested ${{ matrix.shard }}
   release:
     needs: [provision, test]
     if: always()
@@ -161,7 +169,9 @@ jobs:
 fn a_run_gets_its_machines_and_gives_them_back() {
     let harness = ActHarness::new();
     let done = harness.run(LIFE, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
-    assert!(done.stdout.contains("tested"), "{}", done.stdout);
+    for shard in ["tested 1", "tested 2"] {
+        assert!(done.stdout.contains(shard), "{}", done.stdout);
+    }
     assert_eq!(harness.home.standings(), ["idle"; 2]);
     assert_eq!(harness.home.tickets(), 2);
 }

@@ -103,6 +103,11 @@ impl Background {
         });
     }
 
+    /// What it has said so far, on stdout and then on stderr.
+    pub(crate) fn said(&self) -> String {
+        self.stdout.text() + &self.stderr.text()
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }

@@ -8,7 +8,7 @@ use rusqlite::params;
 use crate::harness::Home;
 
 /// The first machines of a crowd, each with the word that it is marked with.
-pub(super) const MARKED: [(&str, &str); 4] = [
+pub(crate) const MARKED: [(&str, &str); 4] = [
     ("i-silent", "silent"),
     ("i-overdue", "overdue"),
     ("i-retiring", "retiring"),
@@ -17,7 +17,7 @@ pub(super) const MARKED: [(&str, &str); 4] = [
 
 /// Puts so many machines into the records of an empty pool: the four of [`MARKED`], then healthy ones of
 /// all states. They stay healthy for three minutes.
-pub(super) fn crowd(home: &Home, count: usize) {
+pub(crate) fn crowd(home: &Home, count: usize) {
     let now = Timestamp::try_from(SystemTime::now()).unwrap();
     let later = |seconds| (now + Duration::from_secs(seconds)).to_string();
     let earlier = |seconds| now.before(Duration::from_secs(seconds)).to_string();

@@ -41,6 +41,9 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let at_work = candidates.into_iter().zip(status);
     let at_work = at_work.filter(|(_, status)| is_at_work(attempt, status));
     let mut at_work = at_work.map(|(instance, _)| instance).collect::<Vec<_>>().into_iter();
+    // The run may have completed before it asks again. A refresh that still releases it has read the
+    // machines before it looked for this request, and does not release those that are renewed after it.
+    attempt.note_demand().await;
     // A renewal may be refused, and then another machine takes its place.
     while attempt.missing() > 0 && at_work.len() > 0 {
         let wanted = usize::try_from(attempt.missing()).unwrap_or(usize::MAX);

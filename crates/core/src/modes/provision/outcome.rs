@@ -9,6 +9,7 @@ use super::{Attempt, Request};
 use crate::lifecycle::TypedState;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::Label;
 use crate::model::record::MachineSpec;
 use crate::model::requirements::UsageClass;
 
@@ -16,6 +17,8 @@ use crate::model::requirements::UsageClass;
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub run: RunId,
+    /// What all of its jobs may name as `runs-on`.
+    pub label: Label,
     /// How many machines it asked for.
     pub requested: u32,
     /// The purchase option that was requested.
@@ -40,6 +43,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provisioned {
     pub id: InstanceId,
+    /// What its runner is registered with.
+    pub label: Label,
     pub source: MachineSource,
     pub spec: MachineSpec,
     pub milestones: Milestones,
@@ -174,6 +179,7 @@ impl Outcome {
     pub fn refused(request: &Request, failure: Failure) -> Outcome {
         Outcome {
             run: request.run.clone(),
+            label: request.label(),
             requested: request.options.count,
             usage: request.options.usage,
             instances: Vec::new(),
@@ -205,6 +211,7 @@ impl Attempt<'_> {
         }
         Outcome {
             run: self.request.run.clone(),
+            label: self.label.clone(),
             requested: self.request.options.count,
             usage: self.request.options.usage,
             instances,
@@ -222,6 +229,7 @@ impl Attempt<'_> {
         let spec = held.instance.spec();
         Provisioned {
             id: held.instance.id().clone(),
+            label: self.label.clone(),
             source: held.source,
             spec: spec.clone(),
             milestones: held.moments.since(started),

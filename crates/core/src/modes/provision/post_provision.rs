@@ -76,6 +76,8 @@ impl Ending {
                 FailureKind::InUse
                 | FailureKind::PartlyReleased
                 | FailureKind::WrongPermissions
+                | FailureKind::FoundWarnings
+                | FailureKind::FoundErrors
                 | FailureKind::Unreported,
                 _,
             ) => Ending::Dump,
@@ -203,6 +205,8 @@ mod tests {
                     | FailureKind::InUse
                     | FailureKind::PartlyReleased
                     | FailureKind::WrongPermissions
+                    | FailureKind::FoundWarnings
+                    | FailureKind::FoundErrors
                     | FailureKind::Unreported => Ending::Dump,
                     _ => Ending::RollBack,
                 };

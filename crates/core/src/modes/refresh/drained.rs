@@ -32,7 +32,9 @@ pub(super) async fn terminate(
     let gone: Vec<InstanceId> =
         idle.iter().map(|idle| idle.id().clone()).filter(|id| retired.ended(id)).collect();
     survey.live.retain(|record| !gone.contains(&record.id));
-    outcome.rotated.extend(gone);
+    // The release that they were waiting for, or another refresh, reports those that it has reaped.
+    let by_this = |id: &InstanceId| retired.reaped.contains(id);
+    outcome.rotated.extend(gone.into_iter().filter(by_this));
     match retired.failed.into_iter().next() {
         Some((_, error)) => Err(error.into()),
         None => Ok(()),

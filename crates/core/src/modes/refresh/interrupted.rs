@@ -27,9 +27,12 @@ pub(super) async fn retire(
     let interrupted = idle.into_iter().zip(status).filter(|(_, status)| status.is_interrupted());
     let interrupted: Vec<Instance<Idle>> = interrupted.map(|(idle, _)| idle).collect();
     let retired = plane.retire_all(&interrupted, INTERRUPTED).await;
-    outcome.interrupted = interrupted.iter().map(|idle| idle.id().clone()).collect();
-    outcome.interrupted.retain(|id| retired.ended(id));
-    survey.live.retain(|record| !outcome.interrupted.contains(&record.id));
+    let ids = interrupted.iter().map(|idle| idle.id().clone());
+    let mut gone: Vec<InstanceId> = ids.filter(|id| retired.ended(id)).collect();
+    survey.live.retain(|record| !gone.contains(&record.id));
+    // Another process reports those that it has reaped.
+    gone.retain(|id| retired.reaped.contains(id));
+    outcome.interrupted = gone;
     match retired.failed.into_iter().next() {
         Some((_, error)) => Err(error.into()),
         None => Ok(()),

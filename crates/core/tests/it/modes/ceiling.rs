@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::IntentId;
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
-use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{MachineSource, Request, SourcePolicy, provision};
 use ondeck_core::modes::refresh::{CeilingUse, refresh};
 use ondeck_core::modes::release::release;
-use ondeck_core::ports::Clock;
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::PartialLaunch;
 
@@ -315,32 +310,13 @@ async fn a_list_that_lags_frees_no_place_unless_the_records_tell_what_is_gone() 
     assert_eq!(count.reservations.len(), 0, "the list shows all of them");
 }
 
-/// Shows 9 s more than another clock.
-struct ClockAhead(Arc<dyn Clock>);
-
-#[async_trait]
-impl Clock for ClockAhead {
-    fn now(&self) -> Timestamp {
-        self.0.now() + 9 * SECOND
-    }
-
-    fn steady(&self) -> Duration {
-        self.0.steady()
-    }
-
-    async fn sleep(&self, span: Duration) {
-        self.0.sleep(span).await;
-    }
-}
-
 /// The launcher's clock says when a machine was launched, that of refresh when the list was made.
 #[tokio::test]
 async fn a_refresh_whose_clock_is_ahead_frees_no_place() {
     let harness = with("1").await;
     harness.memory.compute.list_late(20 * SECOND);
     served(&harness, "1", 1).await;
-    let clock = Arc::new(ClockAhead(harness.plane.clock.clone()));
-    let ahead = Plane { clock, ..harness.plane.clone() };
+    let ahead = harness.plane_ahead();
     harness.sleep(15 * SECOND).await;
     // The heartbeat of its agent would show that it runs.
     harness.memory.store.unlist(&"i-0001".parse().unwrap());

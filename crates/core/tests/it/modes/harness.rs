@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ondeck_agent::Agent;
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance, Running};
@@ -20,7 +21,7 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
 use ondeck_core::modes::release;
-use ondeck_core::ports::{AgentStore, ListedRunner, Machine, Pool};
+use ondeck_core::ports::{AgentStore, Clock, ListedRunner, Machine, Pool};
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{
     self, MachineDefect, MemoryCompute, MemoryMachine, MemoryPorts, MemoryStore, RegisteredLabels,
@@ -138,6 +139,12 @@ impl Harness {
 
     pub(crate) async fn release(&self, run_id: &str) -> release::Outcome {
         release::release(&self.plane, &run(run_id), &TimeOverrides::default()).await.unwrap()
+    }
+
+    /// The control plane of a computer whose clock is 9 s ahead.
+    pub(crate) fn plane_ahead(&self) -> Plane {
+        let clock = Arc::new(ClockAhead(self.plane.clock.clone()));
+        Plane { clock, ..self.plane.clone() }
     }
 
     pub(crate) async fn sleep(&self, span: Duration) {
@@ -313,4 +320,22 @@ impl AgentDriver {
 
 pub(crate) fn listed(name: &str, instance: &str, online: bool) -> ListedRunner {
     ListedRunner { name: name.into(), instance: id(instance), online }
+}
+
+/// Shows 9 s more than another clock.
+struct ClockAhead(Arc<dyn Clock>);
+
+#[async_trait]
+impl Clock for ClockAhead {
+    fn now(&self) -> Timestamp {
+        self.0.now() + Duration::from_secs(9)
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.steady()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.0.sleep(span).await;
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
 use ondeck_core::model::demand::{Demand, JobsRerun};
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
@@ -29,6 +30,17 @@ async fn refresh_terminates_an_idle_machine_that_is_taken_away() {
     );
     assert_eq!(harness.alive(), ["i-fine"]);
     assert_eq!(harness.refresh().await.interrupted, []);
+}
+
+/// Two refreshes find it at once.
+#[tokio::test]
+async fn a_machine_that_is_taken_away_is_reported_by_the_refresh_that_terminates_it() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-spot", MachineDefect::InterruptedAfter(10 * SECOND));
+    harness.idle("i-spot", "c6i.large").await;
+    harness.sleep(11 * SECOND).await;
+    let (one, other) = join(harness.refresh(), harness.refresh()).await;
+    assert_eq!([one.interrupted, other.interrupted].concat(), [id("i-spot")]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all};
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::departure::Departure;
 use ondeck_core::model::failure::FailureKind;
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::modes::operate::tickets::{self, Truth};
 use ondeck_core::modes::operate::{Action, Command, Order, Outcome, Selection, carry_out, plan};
@@ -134,6 +134,17 @@ async fn a_claimed_machine_that_is_drained_does_not_return_to_the_pool() {
     let released = harness.release("7").await;
     assert_eq!(released.instances[0].disposition, Disposition::Terminated);
     assert!(harness.alive().is_empty());
+}
+
+/// Two refreshes find it at once.
+#[tokio::test]
+async fn a_drained_machine_is_reported_by_the_refresh_that_terminates_it() {
+    let harness = Harness::new().await;
+    let drained = harness.idle("i-drained", "c6i.large").await;
+    harness.memory.store.insert(Record { departure: Departure::Drained, ..drained });
+    let (one, other) = join(harness.refresh(), harness.refresh()).await;
+    assert_eq!([one.rotated, other.rotated].concat(), [id("i-drained")]);
+    assert_eq!((harness.state("i-drained"), harness.alive()), (State::Terminated, vec![]));
 }
 
 #[tokio::test]

@@ -476,6 +476,31 @@ async fn a_run_that_provisions_again_meanwhile_keeps_its_machines() {
     assert_eq!(harness.refresh().await.completed, [run("1")], "the next one releases it");
 }
 
+/// It adopts its machines at any moment of their release, or gets them back from the pool.
+#[tokio::test]
+async fn a_run_that_provisions_again_while_it_is_released_loses_no_machine() {
+    for turns in 0..24 {
+        let harness = Harness::new().await;
+        served(&harness, "1", 2).await;
+        let forge = &harness.memory.forge;
+        forge.complete(run("1"));
+        forge.take_requests();
+        let again = async {
+            while !forge.take_requests().contains(&"1".to_owned()) {
+                tokio::task::yield_now().await;
+            }
+            forge.open(run("1"));
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            harness.provision(&request("1", 2)).await
+        };
+        let (_, again) = tokio::join!(harness.refresh(), again);
+        assert_eq!((again.failure, again.instances.len()), (None, 2), "after {turns} turns");
+        assert_eq!(running(&harness, "1"), 2, "after {turns} turns");
+    }
+}
+
 /// Neither the others nor their turn are lost because the forge fails about one run.
 #[tokio::test]
 async fn a_run_that_the_forge_fails_about_stands_in_no_ones_way() {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
 use ondeck_core::modes::provision::MachineSource;
 use ondeck_core::modes::refresh::{self, refresh_within};
+use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::MachineDefect;
 
@@ -182,6 +184,33 @@ async fn a_rescue_goes_on_over_several_refreshes() {
     assert_eq!((harness.state("i-0002"), launched(&harness)), (State::Running, 2));
     let demands = harness.plane.store.demands(&[run("1")]).await.unwrap();
     assert_eq!((demands[0].failed_rescues, demands[0].lease), (None, None));
+}
+
+/// The release expires the new machine by its own clock, so the record says that it has seconds left.
+#[tokio::test]
+async fn a_machine_that_a_release_whose_clock_is_ahead_has_expired_is_not_handed_over() {
+    let harness = Harness::new().await;
+    assert_eq!(harness.provision(&request("1", 1)).await.failure, None);
+    harness.make_defective("i-0002", MachineDefect::RegistersAfter(30 * SECOND));
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.memory.forge.queue_job(&run("1"));
+    harness.sleep(MINUTE).await;
+    assert_eq!(tick(&harness).await.rescued, [label("1")]);
+    harness.sleep(MINUTE).await;
+    let (ahead, of, as_set) = (harness.plane_ahead(), run("1"), TimeOverrides::default());
+    let releasing = release(&ahead, &of, &as_set);
+    let ticks = async {
+        harness.sleep(SECOND).await;
+        let record = harness.record("i-0002").expect("it is registered");
+        assert!(!record.is_expired(harness.plane.now()), "its clock is behind");
+        tick(&harness).await;
+        assert_eq!(harness.state("i-0002"), State::Created);
+        harness.sleep(10 * SECOND).await;
+        tick(&harness).await;
+        assert_eq!(harness.state("i-0002"), State::Terminated);
+    };
+    let (released, ()) = tokio::join!(releasing, ticks);
+    assert_eq!(released.unwrap().instances.len(), 2);
 }
 
 #[tokio::test]

@@ -86,16 +86,19 @@ fn a_provision_does_not_claim_again_what_it_has_given_back() {
 
 #[test]
 fn a_mode_does_not_wait_for_an_agent_that_has_failed() {
-    let given_up = |status: &AgentStatus, at: u64| {
+    let given_up_by = |by: usize, status: &AgentStatus, at: u64| {
         after(|audit| {
             audit.calls_are_answered = true;
+            audit.operator_begins(Pid(2));
             let before = Some(idle(900));
             let seen = (status, false);
-            audit.gives_up(Pid(1), Transition::Expire, before.as_ref(), seen, second(at));
+            audit.gives_up(Pid(by), Transition::Expire, before.as_ref(), seen, second(at));
         })
     };
+    let given_up = |status: &AgentStatus, at: u64| given_up_by(1, status, at);
     let failed = reports(Signal::DeregisterFailed, "", 40);
     assert_eq!(given_up(&failed, 90), Some(Invariant::Believed));
+    assert_eq!(given_up_by(2, &failed, 90), None, "an operator has not waited for it");
     assert_eq!(given_up(&failed, 60), None);
     assert_eq!(given_up(&reports(Signal::Registered, "", 40), 90), None);
 }
@@ -207,4 +210,49 @@ fn a_refresh_reports_what_it_reaps_of_a_completed_run_by_the_run() {
     assert_eq!(reported(true, true), None);
     assert_eq!(reported(true, false), Some(Invariant::TrueReport), "it was not of the run");
     assert_eq!(reported(false, true), Some(Invariant::TrueReport), "no run has completed");
+}
+
+/// A refresh with a time limit makes idle what an earlier one has launched for a minimum, and may
+/// replace it at once.
+#[test]
+fn a_refresh_with_a_limit_reports_what_it_replaces() {
+    let reported = |told: bool, reaped: bool| {
+        after(|audit| {
+            audit.forbid_waste = true;
+            audit.time_limit = Some(Duration::from_secs(45));
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), at(0));
+            audit.stored.push((at(0), BTreeMap::new()));
+            audit.settings_in_force(at(0), Settings::default());
+            audit.is_quiet = true;
+            audit.note_written(Pid(1), Transition::Release, &idle(9).id);
+            if reaped {
+                audit.note_written(Pid(1), Transition::Reap, &idle(9).id);
+            }
+            let rotated = told.then(|| idle(9).id).into_iter().collect();
+            let outcome = refresh::Outcome { rotated, ..refresh::Outcome::default() };
+            audit.refresh_reports(Pid(1), &outcome, (at(0), at(1)));
+        })
+    };
+    assert_eq!(reported(true, true), None);
+    assert_eq!(reported(true, false), Some(Invariant::TrueReport), "another process has done it");
+}
+
+#[test]
+fn a_machine_has_run_a_script_that_was_stored_since_it_was_launched() {
+    let with = |script: &str| Settings { pre_runner_script: script.into(), ..Settings::default() };
+    let registers = |script: &str, launched: u64| {
+        after(|audit| {
+            for (from, stored) in [(0, "old"), (100, ""), (200, "new")] {
+                audit.settings_in_force(second(from), with(stored));
+            }
+            audit.launched_at.insert(id(), second(launched));
+            let script = script.to_owned();
+            let condition = Condition { is_prepared: true, script, ..Condition::default() };
+            audit.registers(&id(), &Label::from(&run("a")), &condition);
+        })
+    };
+    let unprepared = Some(Invariant::Prepared);
+    assert_eq!(["old", "", "new"].map(|script| registers(script, 50)), [None; 3]);
+    assert_eq!(["old", "", "new"].map(|script| registers(script, 150)), [unprepared, None, None]);
+    assert_eq!(["", "new"].map(|script| registers(script, 250)), [unprepared, None]);
 }

@@ -30,6 +30,7 @@ fn outcome(source: MachineSource, registered: u64, ready: u64) -> provision::Out
     };
     let given = Provisioned {
         id: id(),
+        label: (&run("a")).into(),
         source,
         spec: record(State::Running, "a", None).spec,
         milestones,
@@ -37,6 +38,7 @@ fn outcome(source: MachineSource, registered: u64, ready: u64) -> provision::Out
     };
     provision::Outcome {
         run: run("a"),
+        label: (&run("a")).into(),
         requested: 1,
         usage: UsageClass::OnDemand,
         instances: vec![given],

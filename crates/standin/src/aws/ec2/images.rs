@@ -1,7 +1,10 @@
 //! DescribeImages. Every well-formed image id exists, unless a test has deregistered it.
 
+use std::time::{Duration, SystemTime};
+
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
+use crate::timestamps;
 
 use super::catalogue::Architecture;
 use super::refusal::Refusal;
@@ -13,11 +16,20 @@ pub(crate) struct Image {
     pub(crate) architecture: Architecture,
     /// The device of its root volume.
     pub(crate) root_device: &'static str,
+    /// How old it is, in days.
+    pub(crate) age_days: u32,
+    /// Whether its publisher has deprecated it.
+    pub(crate) is_deprecated: bool,
 }
 
 impl Default for Image {
     fn default() -> Image {
-        Image { architecture: Architecture::X86_64, root_device: "/dev/xvda" }
+        Image {
+            architecture: Architecture::X86_64,
+            root_device: "/dev/xvda",
+            age_days: 30,
+            is_deprecated: false,
+        }
     }
 }
 
@@ -51,6 +63,12 @@ pub(crate) fn describe(state: &State, params: &Params) -> Result<String, Refusal
             xml.text("rootDeviceType", "ebs");
             xml.text("rootDeviceName", image.root_device);
             xml.text("virtualizationType", "hvm");
+            let day = Duration::from_secs(86_400);
+            let created = SystemTime::now() - day * image.age_days;
+            xml.text("creationDate", timestamps::iso_millis(created));
+            if image.is_deprecated {
+                xml.text("deprecationTime", timestamps::iso_millis(SystemTime::now() - day));
+            }
         });
     }))
 }

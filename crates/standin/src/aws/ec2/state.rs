@@ -10,6 +10,8 @@ use crate::aws::params::Params;
 
 use super::catalogue::TypeSpec;
 use super::images::Image;
+use super::network::NetworkFaults;
+use super::surroundings::ProfileFault;
 use super::templates::Template;
 
 /// The account's quota for the vCPUs of each purchase option, unless a test sets another. AWS raises
@@ -209,6 +211,10 @@ pub(crate) struct State {
     pub(crate) parameters: BTreeMap<String, String>,
     /// Whether listings lag behind launches.
     pub(crate) listing_lags: bool,
+    /// What is wrong with subnets and security groups.
+    pub(crate) network: NetworkFaults,
+    /// What is wrong with instance profiles, by their names.
+    pub(crate) profiles: BTreeMap<String, ProfileFault>,
 }
 
 impl State {
@@ -223,6 +229,8 @@ impl State {
             images: BTreeMap::new(),
             parameters: BTreeMap::new(),
             listing_lags: false,
+            network: NetworkFaults::default(),
+            profiles: BTreeMap::new(),
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn server_error(service: Service, status: u16) -> Answer {
         (Service::DynamoDb, 500) => "InternalServerError",
         (Service::Ec2, 503) => "Unavailable",
         (_, 503) => "ServiceUnavailable",
-        (Service::Sts, _) => "InternalFailure",
+        (Service::Sts | Service::Iam, _) => "InternalFailure",
         _ => "InternalError",
     };
     refusal(service, status, code, "An internal error has occurred. Retry your request.")
@@ -36,10 +36,12 @@ pub(crate) fn throttled(service: Service) -> Answer {
         ),
         Service::Sqs => refusal(service, 400, "RequestThrottled", "Request is throttled."),
         Service::Ec2 => refusal(service, 503, "RequestLimitExceeded", "Request limit exceeded."),
-        Service::Logs | Service::Secrets => {
+        Service::Logs | Service::Secrets | Service::Quotas => {
             refusal(service, 400, "ThrottlingException", "Rate exceeded")
         }
-        Service::Sts | Service::Unknown => refusal(service, 400, "Throttling", "Rate exceeded"),
+        Service::Sts | Service::Iam | Service::Unknown => {
+            refusal(service, 400, "Throttling", "Rate exceeded")
+        }
     }
 }
 
@@ -47,12 +49,14 @@ pub(crate) fn throttled(service: Service) -> Answer {
 pub(crate) fn expired(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is expired";
     match service {
-        Service::DynamoDb | Service::Logs | Service::Secrets => {
+        Service::DynamoDb | Service::Logs | Service::Secrets | Service::Quotas => {
             refusal(service, 400, "ExpiredTokenException", MESSAGE)
         }
         Service::Sqs => refusal(service, 403, "ExpiredTokenException", MESSAGE),
         Service::Ec2 => refusal(service, 400, "RequestExpired", "Request has expired."),
-        Service::Sts | Service::Unknown => refusal(service, 403, "ExpiredToken", MESSAGE),
+        Service::Sts | Service::Iam | Service::Unknown => {
+            refusal(service, 403, "ExpiredToken", MESSAGE)
+        }
     }
 }
 
@@ -60,14 +64,14 @@ pub(crate) fn expired(service: Service) -> Answer {
 pub(crate) fn unknown_key(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is invalid.";
     match service {
-        Service::DynamoDb | Service::Logs | Service::Secrets => {
+        Service::DynamoDb | Service::Logs | Service::Secrets | Service::Quotas => {
             refusal(service, 400, "UnrecognizedClientException", MESSAGE)
         }
         Service::Ec2 => {
             let message = "AWS was not able to validate the provided access credentials";
             refusal(service, 401, "AuthFailure", message)
         }
-        Service::Sqs | Service::Sts | Service::Unknown => {
+        Service::Sqs | Service::Sts | Service::Iam | Service::Unknown => {
             refusal(service, 403, "InvalidClientTokenId", MESSAGE)
         }
     }
@@ -76,14 +80,14 @@ pub(crate) fn unknown_key(service: Service) -> Answer {
 /// The service's answer to a caller whose policies do not allow the call.
 pub(crate) fn denied(service: Service, message: &str) -> Answer {
     match service {
-        Service::DynamoDb | Service::Logs | Service::Secrets => {
+        Service::DynamoDb | Service::Logs | Service::Secrets | Service::Quotas => {
             refusal(service, 400, "AccessDeniedException", message)
         }
         Service::Ec2 => {
             let message = format!("You are not authorized to perform this operation. {message}");
             refusal(service, 403, "UnauthorizedOperation", &message)
         }
-        Service::Sqs | Service::Sts | Service::Unknown => {
+        Service::Sqs | Service::Sts | Service::Iam | Service::Unknown => {
             refusal(service, 403, "AccessDenied", message)
         }
     }
@@ -106,7 +110,9 @@ pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
     };
     Some(match call.service {
         Service::Ec2 => refusal(Service::Ec2, 400, "RequestExpired", "Request has expired."),
-        Service::Sts => refusal(Service::Sts, 403, "SignatureDoesNotMatch", &message),
+        service @ (Service::Sts | Service::Iam) => {
+            refusal(service, 403, "SignatureDoesNotMatch", &message)
+        }
         Service::Sqs => refusal(Service::Sqs, 403, "InvalidSignatureException", &message),
         service => refusal(service, 400, "InvalidSignatureException", &message),
     })
@@ -139,8 +145,10 @@ pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) 
     let mut headers = HeaderMap::new();
     let (kind, body) = match service {
         Service::Ec2 => ("text/xml;charset=UTF-8", Xml::error(code, message)),
-        Service::Sts | Service::Unknown => ("text/xml", Xml::query_error(code, message)),
-        Service::Logs | Service::Secrets => {
+        Service::Sts | Service::Iam | Service::Unknown => {
+            ("text/xml", Xml::query_error(code, message))
+        }
+        Service::Logs | Service::Secrets | Service::Quotas => {
             let body = serde_json::json!({ "__type": code, "message": message });
             ("application/x-amz-json-1.1", body.to_string())
         }

@@ -15,7 +15,7 @@ use crate::aws::iam::sqs::Tags;
 use crate::aws::iam::web_identity::{Assumption, TrustedRole, WebIdentities};
 use crate::aws::iam::{
     ACCOUNT, Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, logs,
-    secrets, sqs, web_identity,
+    readings, secrets, sqs, web_identity,
 };
 use crate::http::Answer;
 use crate::sync::locked;
@@ -243,6 +243,8 @@ impl Enforcement {
             Service::Logs => logs::authorizations(&call.operation, request, &self.arns),
             Service::Secrets => secrets::authorizations(&call.operation, request, &self.arns),
             Service::Ec2 => ec2.authorizations(call, &self.arns),
+            Service::Quotas => vec![readings::quota(&call.operation)],
+            Service::Iam => vec![readings::profile(call, &self.arns)],
             // Every caller may ask who it is. An unknown service refuses by itself.
             Service::Sts | Service::Unknown => Vec::new(),
         }

@@ -85,6 +85,8 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
             answer
         }
         Service::Ec2 => shared.ec2.answer(call),
+        Service::Quotas => shared.ec2.quota(call),
+        Service::Iam => shared.ec2.profile(call),
         Service::Unknown => {
             let message = format!("nothing stands in for this here: {}", call.operation);
             answers::refusal(Service::Unknown, 400, "InvalidAction", &message)

@@ -65,6 +65,11 @@ impl Arns {
         format!("arn:aws:ec2:{}:{account}:{kind}/{id}", self.region)
     }
 
+    /// An instance profile by its name.
+    pub(crate) fn profile(&self, name: &str) -> String {
+        format!("arn:aws:iam::{ACCOUNT}:instance-profile/{name}")
+    }
+
     pub(crate) fn role(&self, name: &str) -> String {
         format!("arn:aws:iam::{ACCOUNT}:role/{name}")
     }

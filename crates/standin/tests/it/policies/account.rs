@@ -48,6 +48,7 @@ impl Account {
         let machines = account.launch(&own, "provision", &template, 2).await;
         let foreign = account.launch(&other, "other-provision", &other_template, 1).await;
         account.placeholders = vec![
+            ("MACHINE-ROLE", "ondeck-machine".to_owned()),
             ("OTHER-TEMPLATE", other_template),
             ("OTHER-NAME", other.clone()),
             ("OTHER-POOL", format!("acme/{other}")),
@@ -183,7 +184,6 @@ impl Account {
     pub(crate) fn policy_of(&self, role: Role) -> Value {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies");
         let text = std::fs::read_to_string(format!("{folder}/{role}.json")).unwrap();
-        let text = text.replace("MACHINE-ROLE", "ondeck-machine");
         serde_json::from_str(&self.replaced(&text)).unwrap()
     }
 
@@ -220,9 +220,14 @@ impl Account {
             "authorization",
             format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
         );
-        let body = if service == "ec2" {
+        let version = match service {
+            "ec2" => Some("2016-11-15"),
+            "iam" => Some("2010-05-08"),
+            _ => None,
+        };
+        let body = if let Some(version) = version {
             let mut form = form_urlencoded::Serializer::new(String::new());
-            form.append_pair("Action", operation).append_pair("Version", "2016-11-15");
+            form.append_pair("Action", operation).append_pair("Version", version);
             for (name, value) in request.as_object().unwrap() {
                 form.append_pair(name, value.as_str().unwrap());
             }
@@ -233,6 +238,7 @@ impl Account {
                 "logs" => format!("Logs_20140328.{operation}"),
                 "secretsmanager" => format!("secretsmanager.{operation}"),
                 "ssm" => format!("AmazonSSM.{operation}"),
+                "servicequotas" => format!("ServiceQuotasV20190624.{operation}"),
                 _ => format!("AmazonSQS.{operation}"),
             };
             http = http.header("x-amz-target", target);

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use anstyle::{AnsiColor, Style};
 use ondeck_core::model::timestamp::Timestamp;
 
-use super::super::table;
+use super::super::{table, wrapped};
 use super::words::{clock, day, millis};
 use super::{ExplainReport, LineKind, SubjectKind};
 
@@ -64,22 +64,6 @@ fn entry(time: &str, text: &str, width: usize, style: Style) -> Vec<String> {
         format!("{time:TIME$}{style}{part}{style:#}")
     };
     parts.into_iter().enumerate().map(beside).collect()
-}
-
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 /// A table for each call, one below the other.

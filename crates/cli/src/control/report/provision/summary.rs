@@ -65,7 +65,7 @@ fn headline(outcome: &Outcome) -> String {
         machines(outcome.instances.len()),
         span(outcome.timings.total),
         counts.join(", "),
-        code(&format!("runs-on: {}", outcome.run)),
+        code(&format!("runs-on: {}", outcome.label)),
     )
 }
 
@@ -241,6 +241,7 @@ mod tests {
     fn outcome(count: usize) -> Outcome {
         let instance = |n: usize| Provisioned {
             id: InstanceId::new(format!("i-{n:017x}")).unwrap(),
+            label: (&RunId::new("7").unwrap()).into(),
             source: if n.is_multiple_of(2) { MachineSource::Warm } else { MachineSource::Cold },
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),
@@ -254,6 +255,7 @@ mod tests {
         };
         Outcome {
             run: RunId::new("7").unwrap(),
+            label: (&RunId::new("7").unwrap()).into(),
             requested: 1,
             usage: UsageClass::OnDemand,
             instances: (0..count).map(instance).collect(),

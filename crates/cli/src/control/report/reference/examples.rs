@@ -29,6 +29,7 @@ use crate::control::applied::{Applied, Enforcement};
 use crate::control::report::Report;
 use crate::control::report::apply::{ApplyReport, ApplyResult, SettingChange};
 use crate::control::report::config::{CheckReport, ExportReport, FileProblem, PoolDigest};
+use crate::control::report::doctor::{self, DoctorReport};
 use crate::control::report::cost::example as cost_example;
 use crate::control::report::explain::ExplainReport;
 use crate::control::report::failure::FailureJson;
@@ -69,6 +70,7 @@ pub(super) fn of(name: &str) -> Vec<(&'static str, String)> {
         "status" => vec![("Example", status().json())],
         "cost" => vec![("Example", cost_example().json())],
         "explain" => vec![("A run", explained().json())],
+        "doctor" => vec![("With an error", examined().json())],
         _ => vec![("Example", to_json(&FailureJson::from(&not_set_up())))],
     }
 }
@@ -124,6 +126,10 @@ fn looked_at() -> PoolReport {
     let outcome =
         operate::tickets::Outcome { classes: vec![class], ..operate::tickets::Outcome::default() };
     PoolReport { repairs: true, outcome }
+}
+
+fn examined() -> DoctorReport {
+    DoctorReport::on(doctor::tests::example(), None)
 }
 
 fn explained() -> ExplainReport {
@@ -253,6 +259,7 @@ fn provisioned() -> Outcome {
     let machine =
         |name: &str, source, [owned, registered, ready]: [u64; 3], why: &str| Provisioned {
             id: id(name),
+            label: (&run()).into(),
             source,
             spec: spec(),
             milestones: Milestones {
@@ -265,6 +272,7 @@ fn provisioned() -> Outcome {
         };
     Outcome {
         run: run(),
+        label: (&run()).into(),
         requested: 2,
         usage: UsageClass::OnDemand,
         instances: vec![

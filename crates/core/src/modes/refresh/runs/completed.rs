@@ -10,7 +10,6 @@ use futures_util::future::join_all;
 use tokio::sync::Mutex;
 
 use super::{about_run, not_all, not_examined};
-use crate::inputs::times::TimeOverrides;
 use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::RunId;
@@ -129,16 +128,17 @@ impl Asking<'_> {
         Some(status)
     }
 
-    /// Releases a run, unless it has called provision since before the forge was asked.
+    /// Releases a run, unless it has called provision since before the forge was asked. The machines are
+    /// read first: what a later call of the run adopts is not as it was then.
     async fn release(&self, run: &RunId) -> Result<Option<release::Outcome>, Failure> {
+        let listing = self.plane.retried(|| self.plane.store.of_run(run)).await?;
         let now = demands(self.plane, &[run]).await?;
         let before = self.before.iter().filter(|demand| demand.run == *run);
         if !before.eq(now.iter()) {
             tracing::info!(%run, "the run has called provision meanwhile, so it is not released");
             return Ok(None);
         }
-        let times = TimeOverrides::default();
-        let released = release::release(self.plane, run, &times);
+        let released = release::release_completed(self.plane, run, listing);
         // What its agents have not answered by then, the next refresh announces.
         limit::handshakes(self.plane, self.limit, released).await.transpose()
     }

@@ -47,7 +47,8 @@ impl Serving {
 }
 
 impl Machines {
-    /// Reads the agent status of the machines that belong to runs. With a limit, refresh waits for no
+    /// Reads the agent status of the machines that belong to runs. One that the run's release has just
+    /// expired is none of them, also if the release's clock is ahead. With a limit, refresh waits for no
     /// machine, so one that is overdue does not serve its run.
     pub(super) async fn look(
         plane: &Plane,
@@ -56,7 +57,8 @@ impl Machines {
         records: &[Record],
     ) -> PortResult<Machines> {
         let asked_at = plane.now();
-        let owned = records.iter().filter(|it| it.run.is_some() && !it.is_expired(asked_at));
+        let lives = |record: &&Record| !record.is_expired_by_any_clock(asked_at);
+        let owned = records.iter().filter(|record| record.run.is_some()).filter(lives);
         let owned: Vec<Record> = owned.cloned().collect();
         let ids: Vec<InstanceId> = owned.iter().map(|record| record.id.clone()).collect();
         let status = match ids.as_slice() {

@@ -14,30 +14,56 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::status::judgement::{Judgement, judge};
 use ondeck_core::modes::status::{Asked, Reading};
 use ondeck_core::ports::RecordScope;
+#[cfg(feature = "watch")]
 use tokio::sync::mpsc;
 
-/// How long the hand-overs that were read are shown before they are read again.
-const HAND_OVERS_KEPT: Duration = Duration::from_secs(60);
+use crate::inputs::{Common, rows};
 
-pub(super) struct Reader {
+/// How long the hand-overs that were read are shown before they are read again, unless the caller
+/// says otherwise.
+pub(crate) const HAND_OVERS_KEPT: Duration = Duration::from_secs(60);
+
+/// The pause between two readings that was asked for.
+pub(crate) fn interval(common: &Common) -> Duration {
+    let seconds = common.given.text_or_default(&rows::INTERVAL).and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(2))
+}
+
+pub(crate) struct Reader {
     plane: Plane,
     scope: RecordScope,
-    pause: Duration,
+    hand_overs_kept: Duration,
     /// The hand-overs that were read last, and when, by steady time.
     hand_overs: Option<(Vec<EventRow>, Duration)>,
 }
 
 impl Reader {
-    pub(super) fn new(plane: Plane, scope: RecordScope, pause: Duration) -> Reader {
-        Reader { plane, scope, pause, hand_overs: None }
+    pub(crate) fn new(plane: Plane, scope: RecordScope) -> Reader {
+        Reader { plane, scope, hand_overs_kept: HAND_OVERS_KEPT, hand_overs: None }
+    }
+
+    /// The same, with another time for which hand-overs are shown before they are read again.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn keeping_hand_overs_for(self, hand_overs_kept: Duration) -> Reader {
+        Reader { hand_overs_kept, ..self }
     }
 
     /// Reads the pool once. Fails if the store or a queue does not answer.
-    pub(super) async fn read(&mut self) -> Result<Judgement, Failure> {
-        let now = self.plane.clock.steady();
-        let is_fresh = |at: Duration| now.saturating_sub(at) < HAND_OVERS_KEPT;
+    pub(crate) async fn read(&mut self) -> Result<Judgement, Failure> {
+        self.read_records(self.scope).await
+    }
+
+    /// The same, with the terminated machines whose records are still there.
+    #[cfg(feature = "dashboard")]
+    pub(crate) async fn read_all(&mut self) -> Result<Judgement, Failure> {
+        self.read_records(RecordScope::All).await
+    }
+
+    async fn read_records(&mut self, scope: RecordScope) -> Result<Judgement, Failure> {
+        let (now, kept) = (self.plane.clock.steady(), self.hand_overs_kept);
+        let is_fresh = |at: Duration| now.saturating_sub(at) < kept;
         let hand_overs = !self.hand_overs.as_ref().is_some_and(|(_, at)| is_fresh(*at));
-        let asked = Asked { scope: self.scope, hand_overs, retries: false };
+        let asked = Asked { scope, hand_overs, retries: false };
         let mut reading = Reading::take(&self.plane, asked).await?;
         match reading.hand_overs.take() {
             Some(read) => self.hand_overs = Some((read, now)),
@@ -54,11 +80,12 @@ impl Reader {
     }
 
     /// Goes on to read, with a pause after each reading. Ends when the receiver is dropped.
-    pub(super) fn start(mut self) -> mpsc::Receiver<Result<Judgement, Failure>> {
+    #[cfg(feature = "watch")]
+    pub(crate) fn start(mut self, pause: Duration) -> mpsc::Receiver<Result<Judgement, Failure>> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(self.pause).await;
+                tokio::time::sleep(pause).await;
                 let reading = self.read().await;
                 if sender.send(reading).await.is_err() {
                     return;
@@ -87,7 +114,7 @@ mod tests {
             .set_up(&Settings::default().classes.names().cloned().collect::<Vec<_>>())
             .await
             .unwrap();
-        let mut reader = Reader::new(plane, RecordScope::Live, Duration::from_secs(2));
+        let mut reader = Reader::new(plane, RecordScope::Live);
         for _ in 0..3 {
             reader.read().await.unwrap();
         }
@@ -109,7 +136,7 @@ mod tests {
             .set_up(&Settings::default().classes.names().cloned().collect::<Vec<_>>())
             .await
             .unwrap();
-        let mut reader = Reader::new(plane, RecordScope::Live, Duration::from_secs(2));
+        let mut reader = Reader::new(plane, RecordScope::Live);
         ports.store.fail("list");
         reader.read().await.unwrap_err();
         ports.store.repair();

@@ -1,0 +1,66 @@
+//! `ondeck dashboard` on emulated AWS, under the operator's policy: when it calls AWS, and what it says
+//! if AWS does not answer.
+
+use ondeck_standin::{AwsFault, AwsFaultRule, Service};
+
+use super::harness::AwsHarness;
+use crate::dashboard::requests::{Events, got};
+use crate::dashboard::{Served, ids_in};
+use crate::harness::{Driven, until};
+
+/// The default classes, each with a queue.
+const CLASSES: usize = 7;
+
+#[test]
+fn it_calls_aws_only_while_a_page_is_open_and_once_for_all_pages() {
+    let harness = AwsHarness::with(&[]);
+    harness.provision("1", 2).succeeded();
+    let served = Served::of(&harness);
+    harness.control.reset();
+    assert_eq!(got(&served.address, "/").status, 200);
+    assert_eq!(harness.control.total(), 0, "no page is open: {:?}", harness.control.calls());
+
+    let mut pages: Vec<Events> = (0..3).map(|_| Events::of(&served.address)).collect();
+    let mut told = 0;
+    while told < 4 {
+        pages[0].until("change", |_| true);
+        told += 1;
+    }
+    let readings = harness.control.count(Service::Sqs, "GetQueueAttributes").div_ceil(CLASSES);
+    assert!((4..=5).contains(&readings), "three pages share a reading: {readings}");
+    // The first reading lists terminated machines as well; hand-overs and calls are read once.
+    let queries = harness.control.count(Service::DynamoDb, "Query");
+    assert!(queries <= 2 * readings + 8, "{readings}: {:?}", harness.control.calls());
+
+    drop(pages);
+    // One reading may be under way; then there is none, however often the page is asked for.
+    let is_quiet = || {
+        let before = harness.control.total();
+        (0..200).for_each(|_| drop(got(&served.address, "/")));
+        harness.control.total() == before
+    };
+    until("no page is open, and nothing is called", is_quiet);
+}
+
+#[test]
+fn a_store_out_of_reach_is_said_and_the_machines_stay() {
+    let harness = AwsHarness::with(&[]);
+    let ids = harness.provision("1", 2).succeeded().ids();
+    let served = Served::of(&harness);
+    let mut events = Events::of(&served.address);
+    let first = events.until("change", |change| ids_in(change).len() == 2);
+    assert_eq!(ids_in(&first), ids);
+    let fault = harness.control.inject(AwsFaultRule::new(AwsFault::Reset));
+    let trouble = events.until("trouble", |_| true);
+    assert!(trouble["message"].as_str().unwrap().contains("out of reach"), "{trouble}");
+    let (_, state) = Events::of(&served.address).next();
+    assert_eq!(state["machines"].as_array().unwrap().len(), 2);
+    assert!(state["trouble"].is_object());
+    fault.stop();
+    events.until("change", |_| true);
+    harness.release("1").succeeded();
+    events.until("change", |change| change["summary"]["states"]["idle"] == 2);
+    let story = got(&served.address, &format!("/story?of={}", ids[0]));
+    assert_eq!(story.status, 200, "{}", story.body);
+    assert!(story.body.contains("released it into the pool"), "{}", story.body);
+}

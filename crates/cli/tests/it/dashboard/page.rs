@@ -1,0 +1,232 @@
+//! The page in Chromium, beside a pool whose machines live, die and are fought over.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use ondeck_standin::emulators::axe;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::Served;
+use super::browser::{Browser, DESK, Look};
+use crate::harness::{Driven, Home, race, say, signal};
+use crate::watch::crowd::{MARKED, crowd};
+
+const SIZES: [(&str, u32, u32); 3] =
+    [("desk", 1440, 1000), ("tablet", 820, 1180), ("phone", 390, 844)];
+const SCHEMES: [&str; 2] = ["light", "dark"];
+
+const LIVE: &str = "document.getElementById('connection').dataset.kind === 'live'";
+
+/// Where the pictures are, to be looked at.
+fn pictures() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The cards of a lane.
+fn cards(state: &str) -> String {
+    format!("document.querySelectorAll('.lane[data-state={state}] .card')")
+}
+
+/// Whether a lane has so many machines.
+fn lane_has(state: &str, count: usize) -> String {
+    let shown = format!("document.querySelector('.lane[data-state={state}] .count').textContent");
+    format!("{shown} === '{count}' && {}.length === {count}", cards(state))
+}
+
+fn opened(browser: &mut Browser, served: &Served) {
+    browser.open(&served.url());
+    browser.until("the page is live", LIVE);
+}
+
+/// Everything that the page has loaded came from the program, and it has not complained.
+#[track_caller]
+fn assert_sound(browser: &mut Browser) {
+    let own = "performance.getEntriesByType('resource').every((it) => it.name.startsWith(origin))";
+    assert_eq!(browser.value(own), true, "another host was asked");
+    assert_eq!(browser.problems(), Vec::<String>::new());
+}
+
+#[test]
+fn machines_move_between_the_lanes() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&["--heartbeat-period-sec=1"]);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    let ids = home.provision("17", 2).succeeded().ids();
+    browser.until("two run", &lane_has("running", 2));
+    browser.value("document.querySelector('.card').marker = 'the same element'");
+    home.release("17").succeeded();
+    browser.until("two are idle", &lane_has("idle", 2));
+    browser.until("none runs", &lane_has("running", 0));
+    let kept = format!("[...{}].some((card) => card.marker)", cards("idle"));
+    assert_eq!(browser.value(&kept), true, "a card moves with its machine");
+
+    // Three runs want the two machines.
+    race(&home, 3, &ids.iter().cloned().collect::<BTreeSet<_>>());
+    browser.until("three run", &lane_has("running", 3));
+    let dead = &ids[0];
+    signal(home.agents()[dead], Signal::KILL);
+    let marked = format!("document.querySelector('.card[data-id={dead}]').dataset.marked");
+    browser.until("the dead one is silent", &format!("{marked} === 'silent'"));
+    browser.until(
+        "that is wrong",
+        "document.getElementById('wrong').textContent.includes('without a recent heartbeat')",
+    );
+    home.ondeck(&["terminate", dead, "--force", "--yes"]).succeeded();
+    browser.until("it is terminated", &lane_has("terminated", 1));
+    browser.until("two run", &lane_has("running", 2));
+    let told = "document.getElementById('changes').textContent.includes('was terminated')";
+    browser.until("the change is listed", told);
+    assert_sound(&mut browser);
+}
+
+#[test]
+fn stories_open_by_mouse_and_by_keyboard() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    home.warm_up(2);
+    let ids = home.provision("18", 2).succeeded().ids();
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    browser.until("two run", &lane_has("running", 2));
+    let body = "document.getElementById('story-body').textContent";
+    let title = "document.getElementById('story-title').textContent";
+    browser.value(&format!("document.querySelector('.card[data-id={}]').click()", ids[0]));
+    browser.until("its story is told", &format!("{body}.includes('handed to run 18')"));
+    assert_eq!(browser.value(title), format!("machine {}", ids[0]));
+    assert_eq!(browser.value("location.hash"), format!("#{}", ids[0]));
+    browser.press("Escape");
+    browser.until("it is closed", "!document.getElementById('story').open");
+
+    browser.value(&format!("{}[0].focus()", cards("running")));
+    browser.press("ArrowDown");
+    let second = browser.value("document.activeElement.dataset.id");
+    assert!(ids.iter().any(|id| *id == second), "{second}");
+    browser.press("Enter");
+    browser.until("its story is told", &format!("{body}.includes('handed to run 18')"));
+    assert_eq!(browser.value(title), format!("machine {}", second.as_str().unwrap()));
+    browser.press("Escape");
+    browser.until("it is closed", "!document.getElementById('story').open");
+    let focused = browser.value("document.activeElement.dataset.id");
+    assert_eq!(focused, second, "the focus returns to the card");
+
+    // An address names a story, here that of the run, with its waiting times.
+    browser.open(&format!("{}#18", served.url()));
+    browser.until("the run's story is told", &format!("{title} === 'run 18'"));
+    browser.until("with its times", &format!("{body}.includes('How long it took')"));
+    browser.value("document.getElementById('story-close').click()");
+    browser.open(&format!("{}#nothing", served.url()));
+    browser.until("an unknown one has none", &format!("{body}.includes('There is no story')"));
+}
+
+#[test]
+fn filters_leave_what_matches() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    home.provision("21", 2).succeeded();
+    home.ondeck(&["provision", "--run-id=22", "--resource-class=xlarge"]).succeeded();
+    browser.until("three run", &lane_has("running", 3));
+    browser.press("/");
+    assert_eq!(browser.value("document.activeElement.id"), "filter");
+    browser.types("22");
+    browser.until("one matches", &lane_has("running", 1));
+    let rows = "document.querySelectorAll('#changes .time').length";
+    let others = "[...document.querySelectorAll('#changes tr')].some((row) => !row.textContent.includes('22'))";
+    browser.until("its changes as well", &format!("{rows} > 0 && !{others}"));
+    browser.press("Escape");
+    browser.until("all match", &lane_has("running", 3));
+    let choose = |id: &str, value: &str| {
+        format!(
+            "{{ const it = document.getElementById('{id}'); it.value = '{value}'; \
+             it.dispatchEvent(new Event('change', {{ bubbles: true }})) }}"
+        )
+    };
+    browser.value(&choose("class", "xlarge"));
+    browser.until("one is of the class", &lane_has("running", 1));
+    browser.value(&choose("class", ""));
+    home.release("21").succeeded();
+    browser.until("two are idle", &lane_has("idle", 2));
+    browser.value(&choose("kind", "return"));
+    let only = "[...document.querySelectorAll('#changes tr')].every((row) => row.textContent.includes('returned to the pool'))";
+    browser.until("two were returned", &format!("{rows} === 2 && {only}"));
+    browser.value(&choose("kind", "end"));
+    browser.until("none was terminated", &format!("{rows} === 0"));
+    assert_sound(&mut browser);
+}
+
+#[test]
+fn the_page_goes_on_after_a_restart_of_the_program() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    home.provision("31", 1).succeeded();
+    browser.until("one runs", &lane_has("running", 1));
+    let address = served.address.clone();
+    served.program.kill();
+    browser.until("it says so", "document.getElementById('connection').dataset.kind === 'lost'");
+    assert_eq!(browser.value(&lane_has("running", 1)), true, "what was shown stays");
+    home.release("31").succeeded();
+    let _served = Served::on(&home, &address, &[]);
+    browser.until("the page is live", LIVE);
+    browser.until("it shows what is so now", &lane_has("idle", 1));
+    browser.until("and nothing older", &lane_has("running", 0));
+}
+
+#[test]
+fn it_is_accessible_on_screens_of_all_sizes() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    home.provision("41", 2).succeeded();
+    home.release("41").succeeded();
+    crowd(&home, 60);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    browser.until("machines are shown", &format!("{}.length > 10", cards("running")));
+    home.provision("42", 2).succeeded();
+    browser
+        .until("the changes are listed", "document.querySelectorAll('#changes .time').length > 1");
+    let axe = fs::read_to_string(axe()).unwrap();
+    for scheme in SCHEMES {
+        for (name, width, height) in SIZES {
+            browser.look(Look { width, height, scheme });
+            browser.until("it is drawn", "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))");
+            let fits = "document.scrollingElement.scrollWidth <= innerWidth";
+            assert_eq!(browser.value(fits), true, "{name}, {scheme}: wider than the screen");
+            let picture = pictures().join(format!("{name}-{scheme}.png"));
+            browser.picture(&picture);
+            say(&picture.display().to_string());
+            assert_accessible(&mut browser, &axe, &format!("{name}, {scheme}"));
+            browser.value(&format!("{}[0].click()", cards("running")));
+            let told = "document.querySelector('#story .timeline') !== null";
+            browser.until("a story is told", told);
+            browser.picture(&pictures().join(format!("{name}-{scheme}-story.png")));
+            assert_accessible(&mut browser, &axe, &format!("{name}, {scheme}, story"));
+            browser.press("Escape");
+        }
+    }
+    for (id, word) in MARKED {
+        let marks = format!("document.querySelector('.card[data-id={id}] .marks').textContent");
+        browser.until("it is marked in words", &format!("{marks}.includes('{word}')"));
+    }
+    browser.look(DESK);
+    assert_sound(&mut browser);
+}
+
+/// Axe finds nothing wrong.
+#[track_caller]
+fn assert_accessible(browser: &mut Browser, axe: &str, what: &str) {
+    if browser.value("typeof axe") == "undefined" {
+        browser.value(&format!("{axe}; 0"));
+    }
+    let run = "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => \
+               violations.map(({ id, help, nodes }) => ({ id, help, at: nodes.map((it) => it.html) })))";
+    let violations = browser.value(run);
+    assert_eq!(violations, Value::Array(Vec::new()), "{what}: {violations:#}");
+}

@@ -1,0 +1,198 @@
+//! `ondeck doctor` on the local backend: each planted fault is named, and nothing else.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Done, Driven, Home, signal, until};
+use crate::json::assert_valid;
+
+/// The exit code of a doctor whose worst finding is a warning, and of one with an error.
+pub(crate) const WARNED: i32 = 20;
+pub(crate) const FAILED: i32 = 21;
+
+/// The ids of what is found, each once, in alphabetical order.
+pub(crate) fn ids(answer: &Value) -> Vec<&str> {
+    let findings = answer["findings"].as_array().unwrap().iter();
+    let mut ids: Vec<&str> = findings.map(|it| it["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The answer of a doctor, whose exit code must be that of its worst finding.
+#[track_caller]
+pub(crate) fn answer(done: Done) -> Value {
+    assert_valid("doctor", &done);
+    let answer = done.json();
+    let code = match answer["worst"].as_str() {
+        Some("error") => FAILED,
+        Some("warning") => WARNED,
+        _ => 0,
+    };
+    done.exited(code);
+    answer
+}
+
+#[track_caller]
+pub(crate) fn examined(pool: &impl Driven) -> Value {
+    answer(pool.ondeck(&["doctor", "--json"]))
+}
+
+/// Asserts that this is found, and nothing else.
+#[track_caller]
+pub(crate) fn assert_finds(pool: &impl Driven, expected: &[&str]) -> Value {
+    let answer = examined(pool);
+    assert_eq!(ids(&answer), expected, "{answer:#}");
+    answer
+}
+
+#[test]
+fn a_healthy_pool_has_no_findings() {
+    let home = Home::with(&[]);
+    assert_finds(&home, &[]);
+    home.warm_up(2);
+    home.provision("1", 2).succeeded();
+    let answer = assert_finds(&home, &[]);
+    assert_eq!(answer["notChecked"].as_array().unwrap().len(), 0, "{answer:#}");
+    let areas = answer["checked"].as_array().unwrap().iter();
+    let areas: Vec<&str> = areas.map(|it| it["area"].as_str().unwrap()).collect();
+    for area in ["access", "set-up", "settings", "forge", "machines", "computer"] {
+        assert!(areas.contains(&area), "{area}: {answer:#}");
+    }
+    let text = home.ondeck(&["doctor"]).succeeded().stdout;
+    assert!(text.starts_with("found: nothing wrong\nchecked: access: store"), "{text}");
+    assert!(text.lines().count() < 10 && text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn a_pool_that_is_not_set_up_is_the_only_finding() {
+    let home = Home::bare();
+    let answer = assert_finds(&home, &["not-set-up"]);
+    assert!(answer["findings"][0]["fix"].as_str().unwrap().contains("ondeck refresh"));
+    assert!(!home.dir().exists(), "doctor creates nothing");
+    let text = home.ondeck(&["doctor"]).exited(FAILED);
+    assert!(text.stdout.contains("\n  error: not-set-up\n    "), "{}", text.stdout);
+    assert!(text.stderr.contains("doctor found 1 error; the first: "), "{}", text.stderr);
+}
+
+#[test]
+fn settings_that_were_damaged_or_exclude_each_other_are_found() {
+    let home = Home::with(&["--reuse=never", "--max-runs-per-machine=5"]);
+    assert_finds(&home, &["settings-contradict"]);
+    home.refresh(&["--reset=max-runs-per-machine"]);
+    assert_finds(&home, &[]);
+    let change = |sql: &str| home.file().execute(sql, []).unwrap();
+    for (name, value, expected) in [
+        ("closed-at", "2026-11-18T12:00:00Z", "pool-closed"),
+        ("applied-config", r#"{"digest":"d1"}"#, "config-not-enforced"),
+        ("idle-time-sec", "soon", "settings-unreadable"),
+    ] {
+        let before = home.texts(&format!("SELECT value FROM settings WHERE name = '{name}'"));
+        change(&format!("REPLACE INTO settings VALUES ('{name}', '{value}')"));
+        assert_finds(&home, &[expected]);
+        change(&format!("DELETE FROM settings WHERE name = '{name}'"));
+        for value in before {
+            change(&format!("REPLACE INTO settings VALUES ('{name}', '{value}')"));
+        }
+    }
+    assert_finds(&home, &[]);
+}
+
+#[test]
+fn a_refresh_that_is_overdue_or_has_failed_is_found() {
+    let home = Home::with(&[]);
+    let change = |sql: &str| assert_eq!(home.file().execute(sql, []), Ok(1), "{sql}");
+    let named = "WHERE name = 'set-up-checked'";
+    change(&format!("UPDATE settings SET value = '2026-01-01T00:00:00Z' {named}"));
+    assert_finds(&home, &["refresh-overdue"]);
+    change(&format!("DELETE FROM settings {named}"));
+    assert_finds(&home, &["refresh-failed"]);
+    home.refresh(&[]);
+    assert_finds(&home, &[]);
+}
+
+#[test]
+fn dead_machines_and_machines_without_a_record_are_found() {
+    let home = Home::with(&["--boot-deadline-sec=5", "--idle-time-sec=600"]);
+    let machines = home.warm_up(2);
+    let agents = home.agents();
+    signal(agents[&machines[0]], Signal::KILL);
+    let mut found = Value::Null;
+    until("the dead machine is found", || {
+        found = examined(&home);
+        ids(&found) == ["machines-gone"]
+    });
+    assert_eq!(found["findings"][0]["about"], serde_json::json!([machines[0]]));
+    home.refresh(&[]);
+    // It is up, and cannot end by itself.
+    signal(agents[&machines[1]], Signal::STOP);
+    let sql = format!("DELETE FROM instances WHERE id = '{}'", machines[1]);
+    assert_eq!(home.file().execute(&sql, []), Ok(1));
+    until("the orphan is found", || {
+        found = examined(&home);
+        ids(&found) == ["orphans"]
+    });
+    assert_eq!(found["findings"][0]["about"], serde_json::json!([machines[1]]));
+    assert_eq!(home.agents().len(), 1, "doctor ends nothing");
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_found() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let sql = "UPDATE instances SET cpu = 'two' WHERE run = '1'";
+    assert_eq!(home.file().execute(sql, []), Ok(1));
+    assert_finds(&home, &["records-unreadable"]);
+}
+
+#[test]
+fn jobs_that_no_machine_serves_and_runners_that_are_left_are_found() {
+    let home = Home::with(&[]);
+    let run = home.start(&["run", "--run-id", "9", "--", "true"]);
+    until("the job is queued", || home.number("SELECT count(*) FROM jobs") == 1);
+    let answer = assert_finds(&home, &["jobs-unserved"]);
+    let finding = &answer["findings"][0];
+    assert_eq!(finding["what"], "1 job waits for labels that no machine has: 9");
+    assert_eq!(finding["severity"], "warning", "no provision has asked");
+    run.kill();
+    assert_finds(&home, &[]);
+    assert_eq!(home.texts("SELECT state FROM jobs"), ["queued"], "doctor cancels nothing");
+
+    let sql = "INSERT INTO runners VALUES ('left', 'm-0000', '1', '2026-11-18T12:00:00Z')";
+    home.file().execute(sql, []).unwrap();
+    let answer = assert_finds(&home, &["offline-runners"]);
+    assert_eq!(answer["worst"], "note");
+}
+
+#[test]
+fn a_full_ceiling_is_a_note() {
+    let home = Home::with(&["--max-machines=1"]);
+    home.refresh(&[]);
+    home.provision("1", 1).succeeded();
+    let answer = assert_finds(&home, &["at-ceiling"]);
+    assert_eq!(answer["worst"], "note");
+}
+
+#[test]
+fn files_that_other_users_may_change_are_found() {
+    let home = Home::with(&[]);
+    for (mode, expected) in [(0o777, &["home-writable"][..]), (0o755, &[]), (0o700, &[])] {
+        fs::set_permissions(home.dir(), Permissions::from_mode(mode)).unwrap();
+        assert_finds(&home, expected);
+    }
+}
+
+#[test]
+fn a_store_that_is_no_store_is_found() {
+    let home = Home::with(&[]);
+    fs::write(
+        home.dir().join("ondeck.db"),
+        "not a database, but longer than a header of one. ".repeat(20),
+    )
+    .unwrap();
+    fs::remove_file(home.dir().join("ondeck.db-wal")).ok();
+    assert_finds(&home, &["store-unreachable"]);
+}

@@ -1,0 +1,32 @@
+//! The labels that provision hands to the jobs of its workflow.
+
+use insta::assert_snapshot;
+
+use super::WorkflowStep;
+use crate::harness::{Driven, Home};
+
+/// A job that names an entry of `labels` runs on a machine that the suffix was given for.
+#[test]
+fn outputs_and_summary_name_the_label_with_its_suffix() {
+    let home = Home::with(&[]);
+    home.provision("7", 1).succeeded();
+    let step = WorkflowStep::of(&home);
+    let build = ["provision", "--run-id", "7", "--label-suffix", "build", "--instance-count", "2"];
+    let done = step.run(&build).succeeded();
+    assert_snapshot!(step.outputs(), @r#"
+    label=7-build
+    labels=["7-build","7-build"]
+    instance-ids=i-# i-#
+    warm-count=0
+    cold-count=2
+    result.status=success
+    "#);
+    assert!(step.summary().contains("Jobs of this run use `runs-on: 7-build`.\n"));
+    assert!(done.stdout.ends_with("its jobs use runs-on: 7-build\n"), "{}", done.stdout);
+
+    let answer = home.ondeck(&[&build[..], &["--json"]].concat()).succeeded();
+    assert_eq!(answer.json()["labels"], serde_json::json!(["7-build", "7-build"]), "adopted");
+    home.ondeck(&["run", "--run-id", "7-build", "--", "true"]).succeeded();
+    let on = home.texts("SELECT instance FROM jobs").concat();
+    assert!(answer.ids().contains(&on), "{on} is not one of {:?}", answer.ids());
+}

@@ -1,0 +1,327 @@
+//! Doctor: asks everything that a pool needs to work, changes nothing, and says what is wrong.
+//!
+//! Adapters answer questions by [`Diagnosis`](crate::ports::Diagnosis), and judge nothing. What cannot
+//! be asked is listed with what it needs. A finding that follows from another one is reported with it.
+
+pub mod facts;
+mod finding;
+mod machines;
+mod network;
+mod provider;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use self::facts::{Caller, Facts, ForgeFacts, Software, Told};
+pub use self::finding::{Area, Finding, FindingKind, Findings, Severity, Unchecked};
+use self::machines::{Compared, told};
+use crate::model::ids::{InstanceId, ResourceClass};
+use crate::model::record::Record;
+use crate::model::settings::{Settings, is_set_up};
+use crate::model::timestamp::Timestamp;
+use crate::modes::plane::Plane;
+use crate::modes::status::judgement::{Judgement, judge};
+use crate::modes::status::{Asked, Reading};
+use crate::ports::{
+    Diagnosis, Forge, PortError, PortResult, RecordScope, RequestBudget, WaitingJobs,
+};
+
+/// How many requests about runs one examination sends to the forge.
+const FORGE_REQUESTS: u32 = 60;
+
+/// The settings of the machines' proxy. With it they need no route to the internet.
+const PROXY: &str = "https-proxy";
+
+/// Whom to ask about jobs and runners.
+pub enum ForgeAccess<'a> {
+    /// This forge, with credentials.
+    Open(&'a dyn Forge),
+    /// None can be asked, with what it needs.
+    Closed(String),
+    /// The provider is the forge, or there is none.
+    OfProvider,
+}
+
+impl fmt::Debug for ForgeAccess<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ForgeAccess::Open(_) => f.write_str("Open"),
+            ForgeAccess::Closed(needs) => write!(f, "Closed({needs})"),
+            ForgeAccess::OfProvider => f.write_str("OfProvider"),
+        }
+    }
+}
+
+/// Examines a pool. `wall_clock` is this computer's own time.
+///
+/// Never fails: a part that does not answer is a finding or a check that could not be made.
+pub async fn examine(
+    plane: &Plane,
+    diagnosis: &dyn Diagnosis,
+    forge: ForgeAccess<'_>,
+    wall_clock: impl Fn() -> Timestamp,
+) -> Findings {
+    let mut findings = Findings::default();
+    match diagnosis.caller().await {
+        Told::Known(Caller::Known(name)) => {
+            findings.check(Area::Access, "credentials");
+            findings.caller = Some(name);
+        }
+        Told::Known(Caller::Refused { reason, hint }) => {
+            return Findings::only(Finding::new(FindingKind::Credentials, reason, hint));
+        }
+        Told::Nothing => {}
+        Told::Untold(needs) => findings.skip(Area::Access, "identity", &needs),
+    }
+    let stored = match plane.retried(|| plane.store.settings()).await {
+        Ok(stored) if is_set_up(&stored) => stored,
+        Ok(_) => {
+            let what = "a configuration is applied, but refresh has not run yet";
+            findings.add([Finding::new(FindingKind::NotSetUp, what, "ondeck refresh")]);
+            return findings;
+        }
+        Err(error) => {
+            findings.add([of_store(error)]);
+            return findings;
+        }
+    };
+    findings.check(Area::Access, "store");
+    let (now, here) = (plane.now(), wall_clock());
+    findings.check(Area::Computer, "clock");
+    findings.add(provider::of_clock(now.distance(here), here < now));
+    let settings = match Settings::from_map(&stored) {
+        Ok(settings) => settings,
+        Err(invalid) => {
+            let fix = format!("ondeck refresh --{} with a valid value", invalid.name);
+            findings.add([Finding::new(FindingKind::SettingsUnreadable, invalid.to_string(), fix)]);
+            return findings.concluded();
+        }
+    };
+    findings.check(Area::Settings, "contradictions");
+    findings.add(settings::contradictions(&stored, &settings, now));
+    findings.add(settings::not_enforced(&stored));
+    machines::judge_token(&settings, now, &mut findings);
+    let facts = diagnosis.facts(&settings).await;
+    provider::judge(&facts, &settings, now, &mut findings);
+    let has_proxy = settings.backend.get(PROXY).is_some_and(|proxy| !proxy.is_empty());
+    network::judge(&facts, has_proxy, &mut findings);
+    if let Some(notice) = plane.compute.notice(&settings) {
+        let fix = "ondeck refresh --agent-url URL --agent-sha256 HEX";
+        findings.add([Finding::new(FindingKind::AgentMissing, notice, fix)]);
+    }
+    let patient = Patient { plane, settings: &settings, now };
+    patient.examine_machines(&facts, forge, &mut findings).await;
+    findings.concluded()
+}
+
+/// Why the settings cannot be read.
+fn of_store(error: PortError) -> Finding {
+    let what = error.to_string();
+    match error {
+        PortError::NotSetUp { .. } => Finding::new(FindingKind::NotSetUp, what, "ondeck refresh"),
+        PortError::Unusable { hint, .. } => Finding::new(FindingKind::StoreRefused, what, hint),
+        _ => Finding::new(FindingKind::StoreUnreachable, what, "check the network, and try again"),
+    }
+}
+
+/// A pool whose settings can be read.
+struct Patient<'a> {
+    plane: &'a Plane,
+    settings: &'a Settings,
+    now: Timestamp,
+}
+
+/// The live machines, by their records.
+struct Known {
+    ids: BTreeSet<String>,
+    labels: BTreeSet<crate::model::label::Label>,
+}
+
+impl Patient<'_> {
+    async fn examine_machines(&self, facts: &Facts, forge: ForgeAccess<'_>, into: &mut Findings) {
+        let (missing, other) = self.queues().await;
+        into.check(Area::SetUp, "queues");
+        into.add(missing);
+        if let Some(error) = other {
+            return into.skip(Area::SetUp, "queues", &error);
+        }
+        let judgement = match self.judgement(!into.findings.iter().any(is_about_queues)).await {
+            Ok(judgement) => judgement,
+            Err(error) => return into.skip(Area::Machines, "records", &error.to_string()),
+        };
+        let compared = self.compared(facts, &judgement, into).await;
+        machines::judge(&judgement, &compared, into);
+        let records = judgement.machines.iter().map(|it| &it.record);
+        let known = Known {
+            ids: records.clone().map(|it| it.id.to_string()).collect(),
+            labels: records.filter_map(Record::label).collect(),
+        };
+        self.examine_forge(facts, forge, known, &judgement, into).await;
+    }
+
+    /// The queues that are missing, as one finding; and why others cannot be asked.
+    async fn queues(&self) -> (Option<Finding>, Option<String>) {
+        let (mut missing, mut other): (Vec<&ResourceClass>, Option<String>) = (Vec::new(), None);
+        for class in self.settings.classes.names() {
+            match self.plane.retried(|| self.plane.pool.depth(class)).await {
+                Ok(_) => {}
+                Err(PortError::NotSetUp { .. }) => missing.push(class),
+                Err(error) => other = Some(error.to_string()),
+            }
+        }
+        let names = missing.iter().map(|class| class.as_str()).collect::<Vec<_>>().join(", ");
+        let what = format!("classes without a queue: {names}");
+        let finding = Finding::new(FindingKind::QueueMissing, what, "ondeck refresh");
+        ((!missing.is_empty()).then(|| finding.about(missing)), other)
+    }
+
+    /// What status judges. Without all queues only the records are read.
+    async fn judgement(&self, has_queues: bool) -> Result<Judgement, PortError> {
+        let asked = Asked { scope: RecordScope::Live, hand_overs: false, retries: true };
+        if has_queues && let Ok(reading) = Reading::take(self.plane, asked).await {
+            return Ok(judge(reading));
+        }
+        let store = &self.plane.store;
+        let listing = self.plane.retried(|| store.list(RecordScope::Live)).await?;
+        let ids: Vec<InstanceId> = listing.records.iter().map(|it| it.id.clone()).collect();
+        let status = match ids.as_slice() {
+            [] => Vec::new(),
+            ids => self.plane.retried(|| store.agent_status(ids)).await?,
+        };
+        Ok(judge(Reading {
+            at: self.plane.now(),
+            settings: self.settings.clone(),
+            machines: listing.records.into_iter().zip(status).collect(),
+            unreadable: listing.unreadable,
+            tickets: Vec::new(),
+            count: None,
+            hand_overs: None,
+        }))
+    }
+
+    /// Compares machines with records. What seems to be missing is looked up again.
+    async fn compared(
+        &self,
+        facts: &Facts,
+        judgement: &Judgement,
+        into: &mut Findings,
+    ) -> Compared {
+        let machines = match &facts.machines {
+            Told::Known(machines) => machines,
+            Told::Nothing => return Compared::default(),
+            Told::Untold(needs) => {
+                into.skip(Area::Machines, "machines against records", needs);
+                return Compared::default();
+            }
+        };
+        let live: BTreeSet<InstanceId> =
+            judgement.machines.iter().map(|it| it.record.id.clone()).collect();
+        let suspicious = machines::suspicious(&live, machines);
+        let again = match suspicious.as_slice() {
+            [] => Ok(crate::ports::Listing::default()),
+            ids => self.plane.retried(|| self.plane.store.records(ids)).await,
+        };
+        let again = match again {
+            Ok(again) => again,
+            Err(error) => {
+                into.skip(Area::Machines, "machines against records", &error.to_string());
+                return Compared::default();
+            }
+        };
+        into.check(Area::Machines, "machines against records");
+        let unreadable = judgement.unreadable.iter().chain(&again.unreadable);
+        let unreadable: BTreeSet<String> = unreadable.map(|row| row.id.clone()).collect();
+        let around = (self.settings, self.plane.compute.listing_lag(), self.now);
+        machines::compare(&again.records, &unreadable, machines, &suspicious, around)
+    }
+
+    async fn examine_forge(
+        &self,
+        facts: &Facts,
+        forge: ForgeAccess<'_>,
+        mut known: Known,
+        judgement: &Judgement,
+        into: &mut Findings,
+    ) {
+        let asked;
+        let forge = match forge {
+            ForgeAccess::Open(forge) => {
+                asked = self.ask(forge).await;
+                &asked
+            }
+            ForgeAccess::Closed(needs) => {
+                asked = ForgeFacts::untold(&needs);
+                &asked
+            }
+            ForgeAccess::OfProvider => match &facts.forge {
+                Some(forge) => forge,
+                None => return,
+            },
+        };
+        let demands = match forge.waiting.known() {
+            Some(waiting) if !waiting.is_empty() => self.demands_of(waiting, &mut known).await,
+            _ => Ok(Vec::new()),
+        };
+        let demands = match demands {
+            Ok(demands) => demands,
+            Err(error) => return into.skip(Area::Forge, "waiting jobs", &error.to_string()),
+        };
+        known.ids.extend(judgement.unreadable.iter().map(|row| row.id.clone()));
+        let known = (&known.ids, &known.labels);
+        machines::judge_forge(forge, known, &demands, self.now, into);
+    }
+
+    /// What these runs have asked for. Their machines are read again: they may be newer than the list.
+    async fn demands_of(
+        &self,
+        waiting: &WaitingJobs,
+        known: &mut Known,
+    ) -> PortResult<Vec<crate::model::demand::Demand>> {
+        let runs: BTreeSet<_> = waiting.keys().map(|label| label.run.clone()).collect();
+        let store = &self.plane.store;
+        for run in &runs {
+            let of_run = self.plane.retried(|| store.of_run(run)).await?;
+            known.ids.extend(of_run.records.iter().map(|record| record.id.to_string()));
+            known.labels.extend(of_run.records.iter().filter_map(Record::label));
+        }
+        let runs: Vec<_> = runs.into_iter().collect();
+        self.plane.retried(|| store.demands(&runs)).await
+    }
+
+    /// Asks a forge that accepts requests. None of them changes anything.
+    async fn ask(&self, forge: &dyn Forge) -> ForgeFacts {
+        let runners = self.plane.retried(|| forge.runners()).await;
+        if let Err(PortError::Forge { reason, hint }) = runners {
+            return ForgeFacts { refused: Some((reason, hint)), ..ForgeFacts::default() };
+        }
+        let software = match self.plane.retried(|| forge.set_up(self.settings)).await {
+            Ok(_) => Told::Known(forge.notice().map_or(Software::Usable, Software::Warned)),
+            Err(PortError::Setting(invalid)) => {
+                Told::Known(Software::Unusable(invalid.to_string()))
+            }
+            Err(error) => Told::Untold(error.to_string()),
+        };
+        let waiting = told(self.waiting(forge).await);
+        ForgeFacts { runners: told(runners), waiting, software, refused: None }
+    }
+
+    /// The waiting jobs of all open runs, as far as the budget suffices.
+    async fn waiting(&self, forge: &dyn Forge) -> PortResult<WaitingJobs> {
+        let budget = RequestBudget::new(FORGE_REQUESTS);
+        let open = self.plane.retried(|| forge.open_runs(0, &budget)).await?;
+        let mut all: BTreeMap<_, u32> = BTreeMap::new();
+        for run in open.runs {
+            let waiting = match run.waiting {
+                Some(waiting) => waiting,
+                None => self.plane.retried(|| forge.waiting_jobs(&run.run, &budget)).await?,
+            };
+            all.extend(waiting);
+        }
+        Ok(all)
+    }
+}
+
+fn is_about_queues(finding: &Finding) -> bool {
+    finding.kind == FindingKind::QueueMissing
+}

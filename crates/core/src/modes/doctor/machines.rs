@@ -1,0 +1,213 @@
+//! Machines, records and runners against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::facts::{ForgeFacts, Software, Told};
+use super::finding::{Area, Finding, FindingKind, Findings, Severity};
+use super::provider::Ask;
+use crate::model::demand::Demand;
+use crate::model::ids::InstanceId;
+use crate::model::label::Label;
+use crate::model::record::Record;
+use crate::model::settings::Settings;
+use crate::model::timestamp::Timestamp;
+use crate::modes::status::judgement::{Judgement, Problem, ProblemKind};
+use crate::ports::{ListedRunner, Machine, WaitingJobs};
+
+/// How long after a run has asked for machines its jobs may wait without one. Their records are
+/// written seconds later.
+const SERVED_WITHIN: Duration = Duration::from_secs(120);
+/// A token that expires this soon should have been renewed.
+const RENEWED_BEFORE: Duration = Duration::from_secs(10 * 60);
+
+/// What the records say about the machines that the provider has, and the reverse.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// Live records without a machine, as read again after the list of machines.
+    pub(super) gone: Vec<InstanceId>,
+    /// Machines without a live record, as looked up by id.
+    pub(super) orphans: Vec<InstanceId>,
+}
+
+/// The ids that have to be looked up again before anything follows from their absence: live records
+/// whose machine is not listed, and listed machines without a live record.
+pub(super) fn suspicious(live: &BTreeSet<InstanceId>, machines: &[Machine]) -> Vec<InstanceId> {
+    let listed: BTreeSet<&InstanceId> = machines.iter().map(|machine| &machine.id).collect();
+    let unlisted = live.iter().filter(|id| !listed.contains(id));
+    let unknown = listed.iter().filter(|id| !live.contains(**id)).copied();
+    unlisted.chain(unknown).cloned().collect()
+}
+
+/// Compares the machines with the records that were read again. `unreadable` records may be live.
+/// `lag`: how long after its launch a machine is listed at the latest.
+pub(super) fn compare(
+    again: &[Record],
+    unreadable: &BTreeSet<String>,
+    machines: &[Machine],
+    suspicious: &[InstanceId],
+    (settings, lag, now): (&Settings, Duration, Timestamp),
+) -> Compared {
+    let live: BTreeMap<&InstanceId, &Record> =
+        again.iter().filter(|it| it.state.is_live()).map(|it| (&it.id, it)).collect();
+    let listed: BTreeMap<&InstanceId, &Machine> = machines.iter().map(|it| (&it.id, it)).collect();
+    let is_gone = |id: &&InstanceId| {
+        let record = live.get(id).filter(|record| now.since(record.created_at) > lag);
+        record.is_some() && !listed.contains_key(id)
+    };
+    // A machine that never gets a record terminates itself at its boot deadline.
+    let times = &settings.times;
+    let grace = times.boot_deadline.max(times.self_termination_grace);
+    let is_orphan = |id: &&InstanceId| {
+        let machine = listed.get(id).filter(|machine| now.since(machine.launched_at) > grace);
+        machine.is_some() && !live.contains_key(id) && !unreadable.contains(id.as_str())
+    };
+    Compared {
+        gone: suspicious.iter().filter(is_gone).cloned().collect(),
+        orphans: suspicious.iter().filter(is_orphan).cloned().collect(),
+    }
+}
+
+/// Adds what status finds wrong, and what the comparison has shown.
+pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findings) {
+    into.check(Area::Machines, "records");
+    into.check(Area::Machines, "heartbeats");
+    into.check(Area::SetUp, "refresh");
+    for problem in &judgement.summary.problems {
+        into.add(of_problem(problem, &compared.gone));
+    }
+    let counted = |ids: &[InstanceId]| match ids.len() {
+        1 => "1 machine".to_owned(),
+        count => format!("{count} machines"),
+    };
+    let Compared { gone, orphans } = compared;
+    if !gone.is_empty() {
+        let what = format!("{} with a live record that the provider does not have", counted(gone));
+        into.add([Finding::new(FindingKind::MachinesGone, what, "ondeck refresh").about(gone)]);
+    }
+    if !orphans.is_empty() {
+        let what = format!("{} without a live record", counted(orphans));
+        into.add([Finding::new(FindingKind::Orphans, what, "ondeck refresh").about(orphans)]);
+    }
+}
+
+/// What status has found, but for silent machines that are gone altogether.
+fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
+    let kind = match problem.kind {
+        ProblemKind::Closed => FindingKind::PoolClosed,
+        ProblemKind::RefreshOverdue => FindingKind::RefreshOverdue,
+        ProblemKind::RefreshFailed => FindingKind::RefreshFailed,
+        ProblemKind::Silent => FindingKind::MachinesSilent,
+        ProblemKind::Failed => FindingKind::MachinesFailed,
+        ProblemKind::Overdue => FindingKind::MachinesOverdue,
+        ProblemKind::AtCeiling => FindingKind::AtCeiling,
+        ProblemKind::Unreadable => FindingKind::RecordsUnreadable,
+    };
+    let is_about = |id: &&InstanceId| kind != FindingKind::MachinesSilent || !gone.contains(id);
+    let about: Vec<&InstanceId> = problem.machines.iter().filter(is_about).collect();
+    if about.is_empty() && !problem.machines.is_empty() {
+        return None;
+    }
+    let what = match problem.machines.len() == about.len() {
+        true => problem.message.clone(),
+        false => format!("{} without a recent heartbeat", about.len()),
+    };
+    let fix = match kind {
+        FindingKind::PoolClosed => "ondeck teardown --cancel",
+        FindingKind::RefreshOverdue => "ondeck refresh, and check its schedule",
+        FindingKind::RefreshFailed => "ondeck refresh, and see what it reports",
+        FindingKind::MachinesSilent | FindingKind::MachinesFailed => "ondeck explain MACHINE",
+        FindingKind::MachinesOverdue => "ondeck refresh",
+        FindingKind::RecordsUnreadable => "ondeck status",
+        _ => problem.hint,
+    };
+    Some(Finding::new(kind, what, fix).about(about))
+}
+
+/// Adds what is wrong with the stored registration token at `now`.
+pub(super) fn judge_token(settings: &Settings, now: Timestamp, into: &mut Findings) {
+    let Some(minted) = &settings.minted else { return };
+    into.check(Area::Forge, "registration token");
+    let at = minted.expires_at;
+    into.add(if at <= now {
+        let what = format!("the registration token expired at {at}");
+        Some(Finding::new(FindingKind::TokenExpired, what, "ondeck refresh"))
+    } else if at <= now + RENEWED_BEFORE {
+        let what = format!("the registration token expires at {at}");
+        Some(Finding::new(FindingKind::TokenOld, what, "ondeck refresh"))
+    } else {
+        None
+    });
+}
+
+/// Adds what is wrong with the forge. `known`: the live machines; `carried`: their labels.
+pub(super) fn judge_forge(
+    facts: &ForgeFacts,
+    (known, carried): (&BTreeSet<String>, &BTreeSet<Label>),
+    demands: &[Demand],
+    now: Timestamp,
+    into: &mut Findings,
+) {
+    if let Some((reason, fix)) = &facts.refused {
+        return into.add([Finding::new(FindingKind::ForgeRefused, reason.clone(), fix.clone())]);
+    }
+    let mut ask = Ask { into };
+    ask.about(Area::Forge, "runner version", &facts.software, |software| {
+        let fix = "ondeck refresh --actions-runner-version latest";
+        let finding = |kind, what: &String| Some(Finding::new(kind, what.clone(), fix));
+        let found = match software {
+            Software::Usable => None,
+            Software::Warned(what) => finding(FindingKind::RunnerDeadline, what),
+            Software::Unusable(what) => finding(FindingKind::RunnerVersion, what),
+        };
+        found.into_iter()
+    });
+    ask.about(Area::Forge, "runners", &facts.runners, |it| offline(it, known).into_iter());
+    ask.about(Area::Forge, "waiting jobs", &facts.waiting, |waiting| {
+        unserved(waiting, carried, demands, now).into_iter()
+    });
+}
+
+fn offline(runners: &[ListedRunner], known: &BTreeSet<String>) -> Option<Finding> {
+    let is_left = |it: &&ListedRunner| !it.online && !known.contains(it.instance.as_str());
+    let names: Vec<&str> = runners.iter().filter(is_left).map(|it| it.name.as_str()).collect();
+    let what = format!("{} offline runners of machines that are gone", names.len());
+    let finding = Finding::new(FindingKind::OfflineRunners, what, "ondeck refresh");
+    (!names.is_empty()).then(|| finding.about(names))
+}
+
+/// The labels that jobs wait for and no machine has, unless their run has just asked for machines.
+fn unserved(
+    waiting: &WaitingJobs,
+    carried: &BTreeSet<Label>,
+    demands: &[Demand],
+    now: Timestamp,
+) -> Option<Finding> {
+    let demand = |label: &Label| demands.iter().find(|demand| demand.label() == *label);
+    let is_served = |label: &Label| {
+        let is_fresh = |demand: &Demand| now.since(demand.at) < SERVED_WITHIN;
+        carried.contains(label) || demand(label).is_some_and(is_fresh)
+    };
+    let left: Vec<(&Label, u32)> =
+        waiting.iter().filter(|(it, _)| !is_served(it)).map(|(it, jobs)| (it, *jobs)).collect();
+    let jobs: u32 = left.iter().map(|(_, jobs)| jobs).sum();
+    let labels = left.iter().map(|(label, _)| label.to_string()).collect::<Vec<_>>();
+    let noun = if jobs == 1 { "1 job waits".to_owned() } else { format!("{jobs} jobs wait") };
+    let what = format!("{noun} for labels that no machine has: {}", labels.join(", "));
+    // Of a run that has never asked, the job that calls provision may not have begun.
+    let severity = match left.iter().any(|(label, _)| demand(label).is_some()) {
+        true => Severity::Error,
+        false => Severity::Warning,
+    };
+    let fix = "ondeck refresh, or ondeck explain RUN";
+    let finding = Finding::new(FindingKind::JobsUnserved, what, fix).about(labels).with(severity);
+    (!left.is_empty()).then_some(finding)
+}
+
+/// What is told about runs by a forge whose answers are these.
+pub(super) fn told<T>(answer: Result<T, crate::ports::PortError>) -> Told<T> {
+    answer.map_or_else(|error| Told::Untold(error.to_string()), Told::Known)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use super::*;
+use crate::model::credentials::Minted;
+use crate::model::departure::Departure;
+use crate::model::ids::{IntentId, ResourceClass, RunId};
+use crate::model::record::{Counts, MachineSpec, State};
+use crate::model::requirements::UsageClass;
+use crate::model::reuse::Reuse;
+use crate::modes::provision::ProvisionOptions;
+
+fn now() -> Timestamp {
+    Timestamp::parse("2026-11-18T12:00:00Z").unwrap()
+}
+
+fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(minutes * 60)
+}
+
+fn id(id: &str) -> InstanceId {
+    InstanceId::new(id).unwrap()
+}
+
+fn spec() -> MachineSpec {
+    MachineSpec {
+        resource_class: ResourceClass::new("large").unwrap(),
+        instance_type: "c6i.large".to_owned(),
+        usage_class: UsageClass::Spot,
+        cpu: 2,
+        mem: 4_096,
+    }
+}
+
+fn record(name: &str, state: State, age: Duration) -> Record {
+    Record {
+        id: id(name),
+        state,
+        run: None,
+        suffix: None,
+        threshold: state.is_live().then(|| now() + minutes(5)),
+        spec: spec(),
+        counts: Counts::default(),
+        reuse: Reuse::Always,
+        departure: Departure::None,
+        created_at: now().before(age),
+        updated_at: now().before(age),
+        ticketed_at: None,
+        settings_version: None,
+    }
+}
+
+fn machine(name: &str, age: Duration) -> Machine {
+    Machine {
+        id: id(name),
+        spec: spec(),
+        intent: IntentId::new("a").unwrap(),
+        launched_at: now().before(age),
+        image: None,
+    }
+}
+
+/// Compares with default times, where machines are listed within a minute.
+fn compared(records: &[Record], unreadable: &[&str], machines: &[Machine]) -> Compared {
+    let live = records.iter().filter(|it| it.state.is_live()).map(|it| it.id.clone()).collect();
+    let suspicious = suspicious(&live, machines);
+    let unreadable = unreadable.iter().map(|id| (*id).to_owned()).collect();
+    let around = (&Settings::default(), minutes(1), now());
+    compare(records, &unreadable, machines, &suspicious, around)
+}
+
+#[test]
+fn machines_and_records_are_compared_once_they_are_old_enough() {
+    let hour = minutes(60);
+    let both = (record("i-1", State::Idle, hour), machine("i-1", hour));
+    assert_eq!(compared(std::slice::from_ref(&both.0), &[], &[both.1]), Compared::default());
+
+    let gone = compared(&[record("i-1", State::Idle, hour)], &[], &[]);
+    assert_eq!(gone, Compared { gone: vec![id("i-1")], orphans: Vec::new() });
+    let young = record("i-1", State::Created, Duration::from_secs(60));
+    assert_eq!(compared(&[young], &[], &[]), Compared::default(), "the list may lag");
+
+    let orphans = |records: &[Record], unreadable: &[&str], age| {
+        compared(records, unreadable, &[machine("i-1", age)]).orphans
+    };
+    assert_eq!(orphans(&[], &[], hour), [id("i-1")]);
+    assert_eq!(orphans(&[], &[], minutes(3)), [], "its agent still waits for the record");
+    assert_eq!(orphans(&[], &["i-1"], hour), [], "a record that cannot be read may be live");
+    assert_eq!(orphans(&[record("i-1", State::Terminated, hour)], &[], hour), [id("i-1")]);
+}
+
+fn problem(kind: ProblemKind, machines: &[&str]) -> Problem {
+    let machines: Vec<InstanceId> = machines.iter().map(|name| id(name)).collect();
+    let message = format!("{} machines without a recent heartbeat", machines.len());
+    Problem { kind, machines, message, hint: "do it" }
+}
+
+#[test]
+fn a_machine_that_is_gone_is_not_silent_as_well() {
+    let silent = problem(ProblemKind::Silent, &["i-1", "i-2"]);
+    assert_eq!(of_problem(&silent, &[]).unwrap().about, ["i-1", "i-2"]);
+    let found = of_problem(&silent, &[id("i-1")]).unwrap();
+    assert_eq!(
+        (found.about, found.what.as_str()),
+        (vec!["i-2".to_owned()], "1 without a recent heartbeat")
+    );
+    assert_eq!(of_problem(&silent, &[id("i-1"), id("i-2")]), None);
+    let overdue = problem(ProblemKind::Overdue, &["i-1"]);
+    assert!(of_problem(&overdue, &[id("i-1")]).is_some());
+}
+
+#[test]
+fn a_token_is_old_ten_minutes_before_it_expires() {
+    for (left, expected) in [
+        (None, None),
+        (Some(0), Some(FindingKind::TokenExpired)),
+        (Some(10), Some(FindingKind::TokenOld)),
+        (Some(11), None),
+    ] {
+        let minted = |left| Minted {
+            target: "https://github.com/acme/web".to_owned(),
+            minted_at: now().before(minutes(60 - left)),
+            expires_at: now() + minutes(left),
+        };
+        let settings = Settings { minted: left.map(minted), ..Settings::default() };
+        let mut findings = Findings::default();
+        judge_token(&settings, now(), &mut findings);
+        let kinds: Vec<_> = findings.findings.iter().map(|it| it.kind).collect();
+        assert_eq!(kinds, Vec::from_iter(expected), "{left:?}");
+        assert_eq!(findings.checked.is_empty(), left.is_none());
+    }
+}
+
+fn label(run: &str) -> Label {
+    Label::from(&RunId::new(run).unwrap())
+}
+
+fn demand(run: &str, age: u64) -> Demand {
+    Demand {
+        run: RunId::new(run).unwrap(),
+        options: ProvisionOptions::default(),
+        times: BTreeMap::new(),
+        at: now().before(Duration::from_secs(age)),
+        failed_rescues: None,
+        lease: None,
+        rerun: None,
+    }
+}
+
+#[test]
+fn jobs_are_unserved_if_no_machine_has_their_label_and_none_is_about_to() {
+    let waiting = BTreeMap::from([(label("7"), 3)]);
+    let carried = |labels: &[&str]| labels.iter().map(|run| label(run)).collect();
+    for (has, demands, expected) in [
+        (&["7"][..], vec![], None),
+        (&["8"], vec![demand("7", 119)], None),
+        (&["8"], vec![demand("7", 120)], Some(Severity::Error)),
+        (&[], vec![demand("8", 500)], Some(Severity::Warning)),
+        (&[], vec![], Some(Severity::Warning)),
+    ] {
+        let found = unserved(&waiting, &carried(has), &demands, now());
+        assert_eq!(found.as_ref().map(|it| it.severity), expected, "{has:?} {demands:?}");
+        let Some(found) = found else { continue };
+        assert_eq!(found.what, "3 jobs wait for labels that no machine has: 7");
+    }
+    assert_eq!(unserved(&WaitingJobs::new(), &carried(&[]), &[], now()), None);
+}
+
+#[test]
+fn a_runner_is_left_if_it_is_offline_and_its_machine_has_no_record() {
+    let runner = |name: &str, online| ListedRunner {
+        name: format!("runner-{name}"),
+        instance: id(name),
+        online,
+    };
+    let known = BTreeSet::from(["i-1".to_owned()]);
+    let runners = [runner("i-1", false), runner("i-2", true), runner("i-3", false)];
+    assert_eq!(offline(&runners, &known).unwrap().about, ["runner-i-3"]);
+    assert_eq!(offline(&runners[..2], &known), None);
+}
+
+#[test]
+fn a_forge_that_refuses_is_the_only_finding_about_it() {
+    let refused = Some(("GitHub refused: 401".to_owned(), "check the token".to_owned()));
+    let facts = ForgeFacts { refused, ..ForgeFacts::untold("a token") };
+    let mut findings = Findings::default();
+    let none = (&BTreeSet::new(), &BTreeSet::new());
+    judge_forge(&facts, none, &[], now(), &mut findings);
+    assert_eq!(findings.unchecked, []);
+    let [one] = &findings.findings[..] else { panic!("{findings:?}") };
+    assert_eq!(one.kind, FindingKind::ForgeRefused);
+    for (software, expected) in [
+        (Software::Usable, None),
+        (Software::Warned("soon".to_owned()), Some(FindingKind::RunnerDeadline)),
+        (Software::Unusable("gone".to_owned()), Some(FindingKind::RunnerVersion)),
+    ] {
+        let facts = ForgeFacts { software: Told::Known(software), ..ForgeFacts::default() };
+        let mut findings = Findings::default();
+        judge_forge(&facts, none, &[], now(), &mut findings);
+        let kinds: Vec<_> = findings.findings.iter().map(|it| it.kind).collect();
+        assert_eq!(kinds, Vec::from_iter(expected));
+    }
+}

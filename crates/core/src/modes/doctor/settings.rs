@@ -1,0 +1,166 @@
+//! Settings that exclude each other or have no effect.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::finding::{Finding, FindingKind, Severity};
+use crate::model::reuse::Reuse;
+use crate::model::settings::{APPLIED_CONFIG, ENFORCED_CONFIG, Settings};
+use crate::model::timestamp::Timestamp;
+use crate::modes::refresh::check_together;
+
+/// How long GitHub accepts a registration token.
+const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
+
+/// The contradictions of the stored settings at `now`.
+pub(super) fn contradictions(
+    stored: &BTreeMap<String, String>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    let mut add = |what: String, fix: String, severity| {
+        let finding = Finding::new(FindingKind::SettingsContradict, what, fix).with(severity);
+        if !found.iter().any(|it| it.what == finding.what) {
+            found.push(finding);
+        }
+    };
+    for contradiction in settings.times.contradictions() {
+        let fix = contradiction.hint.clone();
+        add(contradiction.to_string(), fix, Severity::Warning);
+    }
+    // Refresh refuses these, so an earlier version has stored them.
+    if let Err(failure) = check_together(settings, stored)
+        && settings.times.contradictions().is_empty()
+    {
+        add(failure.message, failure.hint, Severity::Warning);
+    }
+    for (what, fix) in of_numbers(settings, now) {
+        add(what, fix, Severity::Warning);
+    }
+    if settings.minted.is_some() && settings.times.registration_token_refresh >= TOKEN_LIFE {
+        let what = "registration-token-refresh-min is no less than the hour for which GitHub accepts \
+                    a token";
+        add(
+            what.to_owned(),
+            "ondeck refresh --reset registration-token-refresh-min".to_owned(),
+            Severity::Error,
+        );
+    }
+    found
+}
+
+/// Minimums, maximums and ages.
+fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let minimums = settings.min_idle.at(now);
+    let kept: u32 = minimums.iter().map(|it| it.count).sum();
+    if let Some(most) = settings.max_machines.pool.filter(|most| kept > *most) {
+        let what = format!("min-idle asks for {kept} machines, and max-machines allows {most}");
+        found.push((what, "raise max-machines, or lower min-idle".to_owned()));
+    }
+    for (class, most) in &settings.max_machines.classes {
+        let kept: u32 = minimums.iter().filter(|it| it.class == *class).map(|it| it.count).sum();
+        if kept > *most {
+            let what = format!(
+                "min-idle asks for {kept} machines of class {class}, and max-machines allows {most}"
+            );
+            found.push((what, format!("raise max-machines for {class}, or lower its min-idle")));
+        }
+    }
+    if let Some(age) = settings.max_machine_age.filter(|age| *age <= settings.times.created_timeout)
+    {
+        let what = format!(
+            "max-machine-age-min ({}) is no more than created-timeout-sec allows a machine to start",
+            age.as_secs() / 60
+        );
+        found.push((what, "give a higher --max-machine-age-min".to_owned()));
+    }
+    if let Some(runs) = settings.max_runs_per_machine.filter(|runs| *runs > 1)
+        && settings.reuse == Reuse::Never
+    {
+        let what = format!("reuse is never, so max-runs-per-machine has no effect: {runs}");
+        found.push((what, "ondeck refresh --reset max-runs-per-machine".to_owned()));
+    }
+    found
+}
+
+/// Whether a configuration was applied that no refresh has enforced, with its digest among `stored`.
+pub(super) fn not_enforced(stored: &BTreeMap<String, String>) -> Option<Finding> {
+    let applied = stored.get(APPLIED_CONFIG)?;
+    let applied: serde_json::Value = serde_json::from_str(applied).ok()?;
+    let digest = applied.get("digest")?.as_str()?;
+    if stored.get(ENFORCED_CONFIG).is_some_and(|enforced| enforced == digest) {
+        return None;
+    }
+    let what = "the applied configuration is not enforced yet";
+    Some(Finding::new(FindingKind::ConfigNotEnforced, what, "ondeck refresh"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::credentials::Minted;
+
+    fn now() -> Timestamp {
+        Timestamp::parse("2026-11-18T12:00:00Z").unwrap()
+    }
+
+    fn found(pairs: &[(&str, &str)]) -> Vec<String> {
+        let stored = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let stored: BTreeMap<String, String> = stored.collect();
+        let settings = Settings::from_map(&stored).unwrap();
+        contradictions(&stored, &settings, now()).into_iter().map(|it| it.what).collect()
+    }
+
+    #[test]
+    fn each_contradiction_is_found_by_itself() {
+        let cases: &[(&[(&str, &str)], &str)] = &[
+            (&[], ""),
+            (&[("min-idle", "large=2"), ("max-machines", "2")], ""),
+            (&[("min-idle", "large=3"), ("max-machines", "2")], "asks for 3 machines, and"),
+            (&[("min-idle", "large=3"), ("max-machines", "9 large=2")], "of class large, and"),
+            (&[("reuse", "never"), ("max-runs-per-machine", "1")], ""),
+            (&[("reuse", "never"), ("max-runs-per-machine", "5")], "has no effect: 5"),
+            (&[("max-machine-age-min", "10")], "max-machine-age-min (10)"),
+            (&[("max-machine-age-min", "60")], ""),
+            (&[("created-timeout-sec", "100")], "created-timeout-sec (100) must be more"),
+            (&[("min-idle", "giant=1")], "min-idle names an unknown class: giant"),
+        ];
+        for (pairs, expected) in cases {
+            let found = found(pairs);
+            match *expected {
+                "" => assert!(found.is_empty(), "{pairs:?}: {found:?}"),
+                expected => {
+                    assert!(
+                        matches!(&found[..], [one] if one.contains(expected)),
+                        "{pairs:?}: {found:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_must_be_renewed_while_it_is_valid() {
+        let minted =
+            Minted { target: "t".to_owned(), minted_at: now(), expires_at: now() + TOKEN_LIFE };
+        let mut settings = Settings { minted: Some(minted), ..Settings::default() };
+        let count = |settings: &Settings| contradictions(&BTreeMap::new(), settings, now()).len();
+        assert_eq!(count(&settings), 0);
+        settings.times.registration_token_refresh = TOKEN_LIFE;
+        assert_eq!(count(&settings), 1);
+    }
+
+    #[test]
+    fn an_applied_configuration_is_enforced_by_its_digest() {
+        let applied = (APPLIED_CONFIG.to_owned(), r#"{"digest":"d1"}"#.to_owned());
+        let mut stored = BTreeMap::from([applied]);
+        assert!(not_enforced(&stored).is_some());
+        stored.insert(ENFORCED_CONFIG.to_owned(), "d0".to_owned());
+        assert!(not_enforced(&stored).is_some());
+        stored.insert(ENFORCED_CONFIG.to_owned(), "d1".to_owned());
+        assert!(not_enforced(&stored).is_none());
+        assert!(not_enforced(&BTreeMap::new()).is_none());
+    }
+}
