@@ -9,12 +9,12 @@ pub(crate) mod config;
 mod config;
 #[cfg(feature = "aws")]
 mod connect;
+mod cost;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 #[cfg(not(feature = "dashboard"))]
 #[path = "control/no_dashboard.rs"]
 mod dashboard;
-mod cost;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]

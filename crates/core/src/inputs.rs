@@ -127,7 +127,7 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 20] = [
+    pub const ALL: [Mode; 22] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,

@@ -131,11 +131,15 @@ Examples:
   ondeck doctor
   ondeck doctor --json
   ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
+        }
         Mode::Cost => {
+            "\
 Amounts are list prices, in US dollars. An amount with ~ contains time that events do not
 tell: those of a process that was killed may be missing. A machine whose type has no price
 is listed as such and not counted. Savings may be negative. Events are kept for 30 days;
 with the local backend, for retention-min.
+
+Examples:
   ondeck cost
   ondeck cost --since 24h --json
   ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web

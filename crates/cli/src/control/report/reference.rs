@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::apply::ApplyJson;
 use super::config::{ConfigCheckJson, ConfigExportJson};
-use super::doctor::json::DoctorJson;
 use super::cost::CostJson;
+use super::doctor::json::DoctorJson;
 use super::explain::ExplainJson;
 use super::failure::FailureJson;
 use super::machines::MachinesJson;
