@@ -273,7 +273,7 @@ fn the_log_is_folded_by_stage() {
     looking for machines that the run already has
     looking for idle machines in the pool
     ::group::launching new machines: 1
-    register instance=i-# state=created run="7" why=""
+    register instance=i-# state=created run="7" why="c6i.large on-demand of large with 2 vCPU and 4096 MiB"
     ::endgroup::
     waiting for new machines to become ready
     ::group::handing the machines to the run

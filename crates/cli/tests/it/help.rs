@@ -564,8 +564,8 @@ fn the_help_of_the_other_commands() {
     Usage: ondeck cost [OPTIONS]
 
     Options:
-          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or
-                           a time in RFC 3339 [default: 7d]
+          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC),
+                           or a time in RFC 3339 [default: 7d]
           --prices <FILE>  File with prices, in place of the table of the program
           --print-prices   Print the price table of the program, to begin a file for --prices with, and
                            nothing else
