@@ -435,6 +435,8 @@ pub(super) async fn put_back_all(
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::OnceCell;
+
     use super::*;
     use crate::model::ids::RunId;
     use crate::model::record::MachineSpec;
@@ -479,6 +481,7 @@ mod tests {
             holdings,
             journal,
             owned,
+            noted: OnceCell::new(),
         }
     }
 
