@@ -479,6 +479,7 @@ mod tests {
             holdings,
             journal,
             owned,
+            noted: Default::default(),
         }
     }
 
