@@ -175,7 +175,11 @@ pub(crate) async fn release(common: &Common) -> u8 {
     let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
     let code = deliver("release", told, common);
     let outcome = result.as_ref().ok();
-    let failure = result.as_ref().err().cloned().or_else(|| outcome.and_then(|it| it.failure()));
+    let failure = result
+        .as_ref()
+        .err()
+        .cloned()
+        .or_else(|| outcome.and_then(ondeck_core::modes::release::Outcome::failure));
     observation.end(common, ended, CallResult::Release(outcome), failure.as_ref(), None).await;
     code
 }

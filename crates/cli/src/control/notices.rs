@@ -34,7 +34,7 @@ pub(crate) struct Webhook {
 enum Address {
     Given(Secret),
     /// Kept elsewhere. It is read when there is something to tell.
-    Kept(Kept),
+    Kept(Box<Kept>),
 }
 
 impl Webhook {
@@ -51,7 +51,7 @@ impl Webhook {
                 outbound::check(&url).map_err(|problem| format!("{} {problem}", WEBHOOK.name))?;
                 Address::Given(url)
             }
-            (_, Some(kept)) => Address::Kept(kept),
+            (_, Some(kept)) => Address::Kept(Box::new(kept)),
         };
         let repeat = given.text_or_default(&REPEAT).unwrap_or_default();
         let invalid = |problem| format!("{} {problem}", REPEAT.name);

@@ -71,7 +71,7 @@ impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let text = match self.dollars().abs() {
-            none if none == 0.0 => "$0".to_owned(),
+            0.0 => "$0".to_owned(),
             little if little < 0.000_05 => "<$0.0001".to_owned(),
             some if some < 0.999_95 => format!("{sign}${some:.4}"),
             much => format!("{sign}${much:.2}"),

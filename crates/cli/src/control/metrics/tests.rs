@@ -105,6 +105,7 @@ fn provisioned() -> provision::Outcome {
     let ms = Duration::from_millis;
     provision::Outcome {
         run: RunId::new("17").unwrap(),
+        label: Label::from(&RunId::new("17").unwrap()),
         requested: 3,
         usage: UsageClass::Spot,
         instances: Vec::new(),

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::secret::Secret;
@@ -38,6 +39,7 @@ fn ms(millis: u64) -> Duration {
 fn outcome() -> Outcome {
     let machine = |name: &str, source, [owned, registered, ready]: [u64; 3]| Provisioned {
         id: InstanceId::new(name).unwrap(),
+        label: Label::from(&RunId::new("17").unwrap()),
         source,
         spec: MachineSpec {
             resource_class: ResourceClass::new("large").unwrap(),
@@ -56,6 +58,7 @@ fn outcome() -> Outcome {
     };
     Outcome {
         run: RunId::new("17").unwrap(),
+        label: Label::from(&RunId::new("17").unwrap()),
         requested: 2,
         usage: UsageClass::Spot,
         instances: vec![
