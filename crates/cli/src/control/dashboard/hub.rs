@@ -116,7 +116,7 @@ mod tests {
         Hub::new(Picture::new(Duration::from_secs(1)))
     }
 
-    fn text(bytes: Bytes) -> String {
+    fn text(bytes: &Bytes) -> String {
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
@@ -125,8 +125,8 @@ mod tests {
         let hub = hub();
         let mut page = hub.subscribe(Arc::default()).unwrap();
         hub.change("change", |_| 7);
-        assert!(text(page.recv().await.unwrap()).starts_with("event: state\ndata: {"));
-        assert_eq!(text(page.recv().await.unwrap()), "event: change\ndata: 7\n\n");
+        assert!(text(&page.recv().await.unwrap()).starts_with("event: state\ndata: {"));
+        assert_eq!(text(&page.recv().await.unwrap()), "event: change\ndata: 7\n\n");
     }
 
     #[tokio::test]

@@ -12,15 +12,15 @@ fn elsewhere() -> Guard {
     Guard::new("0.0.0.0:6633".parse().unwrap(), Some(Secret::new(TOKEN)))
 }
 
-fn asked(guard: &Guard, method: Method, path: &str, headers: &[(&str, &str)]) -> Verdict {
+fn asked(guard: &Guard, method: &Method, path: &str, headers: &[(&str, &str)]) -> Verdict {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
     }
-    guard.judge(&method, &path.parse().unwrap(), &map)
+    guard.judge(method, &path.parse().unwrap(), &map)
 }
 
-fn status(verdict: Verdict) -> u16 {
+fn status(verdict: &Verdict) -> u16 {
     match verdict {
         Verdict::Admitted => 200,
         Verdict::Exchanged { .. } => 303,
@@ -29,7 +29,7 @@ fn status(verdict: Verdict) -> u16 {
 }
 
 fn got(guard: &Guard, path: &str, headers: &[(&str, &str)]) -> u16 {
-    status(asked(guard, Method::GET, path, headers))
+    status(&asked(guard, &Method::GET, path, headers))
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn nothing_but_reads_is_answered() {
     let host = [("host", "127.0.0.1:6633")];
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"] {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        assert_eq!(status(asked(&local(), method.clone(), "/", &host)), 405, "{method}");
+        assert_eq!(status(&asked(&local(), &method, "/", &host)), 405, "{method}");
     }
-    assert_eq!(status(asked(&local(), Method::HEAD, "/", &host)), 200);
+    assert_eq!(status(&asked(&local(), &Method::HEAD, "/", &host)), 200);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_token_leaves_the_address_at_once() {
     let host = ("host", "ci.example:6633");
     let page = format!("/?token={TOKEN}");
     let cookie = format!("ondeck-dashboard-6633={TOKEN}; Path=/; HttpOnly; SameSite=Strict");
-    let verdict = asked(&elsewhere(), Method::GET, &page, &[host]);
+    let verdict = asked(&elsewhere(), &Method::GET, &page, &[host]);
     assert_eq!(verdict, Verdict::Exchanged { cookie });
     assert_eq!(got(&elsewhere(), &format!("/events?token={TOKEN}"), &[host]), 401);
     let debug = format!("{:?}", elsewhere());
