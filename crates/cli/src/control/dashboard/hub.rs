@@ -152,7 +152,7 @@ mod tests {
             hub.change("change", |_| number);
         }
         cut.notified().await;
-        assert!(text(quick.recv().await.unwrap()).contains("15"));
+        assert!(text(&quick.recv().await.unwrap()).contains("15"));
         assert!(slow.is_closed());
     }
 
