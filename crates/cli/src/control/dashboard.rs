@@ -114,6 +114,11 @@ impl Source {
         self.connected.get_or_try_init(connect).await
     }
 
+    /// The pool, as people know it; empty if it has no name.
+    fn name(&self) -> String {
+        backend::pool_name(&self.common).unwrap_or_default()
+    }
+
     fn is_local(&self) -> bool {
         self.common.compute == Backend::Local
     }

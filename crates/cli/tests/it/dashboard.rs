@@ -67,7 +67,7 @@ fn it_serves_its_own_name_only() {
     {
         assert_eq!(with_host(&served, "GET / HTTP/1.1", &host).status, 200, "{host}");
     }
-    for path in ["/", "/events", "/story?of=1", "/assets/main.js", "/nothing"] {
+    for path in ["/", "/events", "/story?of=1", "/metrics", "/assets/main.js", "/nothing"] {
         let line = format!("GET {path} HTTP/1.1");
         for host in
             [format!("rebound.example:{port}"), "rebound.example".into(), "127.0.0.1".into()]
@@ -86,7 +86,7 @@ fn it_serves_its_own_name_only() {
 fn it_answers_reads_only() {
     let home = Home::with(&[]);
     let served = Served::of(&home);
-    for path in ["/", "/events", "/story?of=1", "/nothing"] {
+    for path in ["/", "/events", "/story?of=1", "/metrics", "/nothing"] {
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
             let answer = with_host(&served, &format!("{method} {path} HTTP/1.1"), &served.address);
             assert_eq!(
@@ -105,6 +105,23 @@ fn it_answers_reads_only() {
     assert_eq!(story.status, 404);
     assert!(story.body.contains("nothing is stored about"), "{}", story.body);
     assert_eq!(got(&served.address, "/story").status, 400);
+}
+
+#[test]
+fn it_has_metrics_of_the_pool_as_it_is() {
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    home.provision("1", 2).succeeded();
+    let answer = got(&served.address, "/metrics");
+    let media_type = Some("text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!((answer.status, answer.header("content-type")), (200, media_type));
+    let running =
+        |line: &&str| line.starts_with("ondeck_machines{") && line.contains("state=\"running\"");
+    let machines: Vec<&str> = answer.body.lines().filter(running).collect();
+    assert!(matches!(machines[..], [line] if line.ends_with(" 2")), "{}", answer.body);
+    home.release("1").succeeded();
+    let idle = got(&served.address, "/metrics").body;
+    assert_eq!(idle.lines().find(running), None, "{idle}");
 }
 
 #[test]

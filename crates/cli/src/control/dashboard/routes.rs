@@ -12,11 +12,14 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::modes::explain;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use ondeck_core::ports::RecordScope;
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 
 use super::guard::{Guard, PAGE, Verdict};
 use super::hub::Hub;
 use super::{Source, assets};
+use crate::control::metrics::{Snapshot, prometheus};
+use crate::control::reader::Reader;
 use crate::control::report::Report as _;
 use crate::control::report::explain::ExplainReport;
 
@@ -27,6 +30,7 @@ const LONGEST_ID: usize = 300;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// On every answer. The page loads its own files only, is shown in no frame, and what it shows is kept
 /// nowhere.
@@ -54,6 +58,8 @@ pub(super) struct App {
     pub(super) hub: Hub,
     pub(super) source: Source,
     stories: Semaphore,
+    /// What reads the pool for `/metrics`, from the first request for them on.
+    reader: Mutex<Option<Reader>>,
 }
 
 #[derive(Clone, Copy)]
@@ -64,12 +70,15 @@ enum Route {
     Events,
     /// What has happened to a run or a machine, as `ondeck explain --json` prints it.
     Story,
+    /// The pool as it is, for Prometheus.
+    Metrics,
 }
 
 fn route(path: &str) -> Option<Route> {
     match path {
         "/events" => Some(Route::Events),
         "/story" => Some(Route::Story),
+        "/metrics" => Some(Route::Metrics),
         _ => {
             let asset = assets::ALL.iter().find(|(own, ..)| *own == path);
             asset.map(|(_, media_type, text)| Route::Asset(media_type, text))
@@ -79,7 +88,7 @@ fn route(path: &str) -> Option<Route> {
 
 impl App {
     pub(super) fn new(guard: Guard, hub: Hub, source: Source) -> App {
-        App { guard, hub, source, stories: Semaphore::new(STORIES) }
+        App { guard, hub, source, stories: Semaphore::new(STORIES), reader: Mutex::default() }
     }
 
     /// Answers a request. `cut` is raised if the client does not read what it asked for.
@@ -96,6 +105,7 @@ impl App {
                 }
                 Some(Route::Events) => self.events(cut),
                 Some(Route::Story) => self.story(uri.query().unwrap_or_default()).await,
+                Some(Route::Metrics) => self.metrics().await,
             },
         };
         for (name, value) in HEADERS {
@@ -124,6 +134,25 @@ impl App {
             Ok(report) => of(StatusCode::OK, JSON, report.json()),
             Err(failure) => of(status_of(&failure), JSON, refusal(&failure)),
         }
+    }
+
+    async fn metrics(&self) -> Answer {
+        match self.measured().await {
+            Ok(text) => of(StatusCode::OK, EXPOSITION, text),
+            Err(failure) => of(status_of(&failure), JSON, refusal(&failure)),
+        }
+    }
+
+    /// Reads the pool anew for each request. Requests wait for each other.
+    async fn measured(&self) -> Result<String, Failure> {
+        let mut reader = self.reader.lock().await;
+        let pool = self.source.connected().await?;
+        let judgement = reader
+            .get_or_insert_with(|| Reader::new(pool.plane.clone(), RecordScope::Live))
+            .read()
+            .await?;
+        let name = self.source.name();
+        Ok(prometheus(&Snapshot { pool: &name, status: Some(&judgement), call: None }))
     }
 
     async fn told(&self, subject: &str) -> Result<ExplainReport, Failure> {
