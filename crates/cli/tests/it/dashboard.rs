@@ -103,7 +103,7 @@ fn it_answers_reads_only() {
     assert_eq!(got(&served.address, "/nothing").status, 404);
     let story = got(&served.address, "/story?of=nothing");
     assert_eq!(story.status, 404);
-    assert!(story.body.contains("nothing is stored about"), "{}", story.body);
+    assert!(story.body.contains("the pool knows no such run"), "{}", story.body);
     assert_eq!(got(&served.address, "/story").status, 400);
 }
 

@@ -72,6 +72,7 @@ fn an_idle_agent_costs_what_it_is_said_to_cost() {
         "--agent-poll-waiting-sec=0.25",
         "--heartbeat-period-sec=5",
         "--claim-registration-timeout-sec=60",
+        "--claim-timeout-sec=300",
         "--release-timeout-sec=120",
         "--idle-time-sec=3600",
     ]);

@@ -111,7 +111,9 @@ impl Browser {
 
     pub(super) fn open(&mut self, url: &str) {
         self.call("Page.navigate", &json!({ "url": url }));
-        self.until("the page is loaded", &format!("location.href.startsWith({url:?})"));
+        let is_there = format!("location.href.startsWith({url:?})");
+        let loaded = format!("{is_there} && document.readyState === 'complete'");
+        self.until("the page is loaded", &loaded);
     }
 
     /// What an expression of the page is, or comes to.
