@@ -196,6 +196,11 @@ fn the_help_of_refresh() {
                                           none, or rerun, once the run has completed [default: none]
           --reset <NAMES>                 Stored settings to return to their defaults, by name; all for
                                           every setting that this call does not give
+          --metrics-file <FILE>           File to write the metrics of this call to, in the text format
+                                          of Prometheus; for the textfile collector of node_exporter its
+                                          name ends in .prom
+          --emf-file <FILE>               File to add a line of metrics to, in the embedded metric
+                                          format of CloudWatch
       -h, --help                          Print help
 
     GitHub:
@@ -242,6 +247,13 @@ fn the_help_of_refresh() {
           --clean-ignore <PATH ...>
               Files and folders that may change during a run, beside those that each system changes by
               itself [default: none]
+
+    Notices:
+          --notice-webhook <URL>     Address that is told what refresh finds, as Slack's incoming
+                                     webhooks take it; prefer the variable, because other users can see
+                                     a command line
+          --notice-repeat-min <MIN>  How long after a notice the same finding is told again, if it lasts
+                                     [default: 1440]
 
     AWS backend:
           --ami <AMI>
@@ -296,6 +308,8 @@ fn the_help_of_refresh() {
               secretsmanager:ARN of a secret
           --github-token-source <SOURCE>
               Where AWS keeps the token that may register runners, as for github-app-key-source
+          --notice-webhook-source <SOURCE>
+              Where AWS keeps the address for notices, as for github-app-key-source
 
     Local backend:
           --local-capacity <COUNT>
@@ -401,6 +415,9 @@ fn the_help_of_provision() {
           --reuse <WHEN>
               Whether a machine may serve more than one run: always or never; provision can only be
               stricter [default: always]
+          --metrics-file <FILE>
+              File to write the metrics of this call to, in the text format of Prometheus; for the
+              textfile collector of node_exporter its name ends in .prom
       -h, --help
               Print help
 
@@ -441,9 +458,13 @@ fn the_help_of_release() {
     Usage: ondeck release [OPTIONS]
 
     Options:
-          --run-id <ID>  Workflow run; also the label of its machines [default: GITHUB_RUN_ID]
-          --run-failed   The run has failed: keep its machines for debug-on-failure-min, if that is set
-      -h, --help         Print help
+          --run-id <ID>          Workflow run; also the label of its machines [default: GITHUB_RUN_ID]
+          --run-failed           The run has failed: keep its machines for debug-on-failure-min, if that
+                                 is set
+          --metrics-file <FILE>  File to write the metrics of this call to, in the text format of
+                                 Prometheus; for the textfile collector of node_exporter its name ends
+                                 in .prom
+      -h, --help                 Print help
 
     Times (for this call; otherwise as refresh stored them):
           --idle-time-sec <SEC>        How long an idle machine stays in the pool; 0 keeps none

@@ -174,7 +174,7 @@ fn a_call_that_failed_at_once_has_its_failure_only() {
 /// Each value of a label is a series that a server keeps, so no run and no machine is one.
 #[test]
 fn every_sample_is_of_the_table_and_no_label_grows_with_the_pool() {
-    let (small, large) = (pool_of(40), pool_of(400));
+    let (small, large) = (pool_of(400), pool_of(4_000));
     let text = |judgement| prometheus(&Snapshot { pool: "p", status: Some(judgement), call: None });
     let series = |text: &str| {
         let samples = read(text).into_iter();
