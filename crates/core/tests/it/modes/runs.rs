@@ -482,6 +482,8 @@ async fn a_run_that_provisions_again_while_it_is_released_loses_no_machine() {
     for turns in 0..24 {
         let harness = Harness::new().await;
         served(&harness, "1", 2).await;
+        // They have less time left than the run asks for again, so it has to renew them.
+        harness.sleep(Duration::from_secs(1)).await;
         let forge = &harness.memory.forge;
         forge.complete(run("1"));
         forge.take_requests();

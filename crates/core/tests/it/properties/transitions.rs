@@ -28,7 +28,7 @@ enum Owner {
 enum Lease {
     Unexpired,
     Expired,
-    /// Unexpired, and not longer than the change would make it.
+    /// Unexpired, and neither earlier than believed nor later than the change would make it.
     Extended,
     /// As it is believed to be.
     Same,
@@ -83,7 +83,11 @@ fn admitted(
             // Only an expiry makes it earlier than it was believed to be.
             Lease::Unexpired => threshold > now && Some(threshold) >= believed.threshold,
             Lease::Expired => threshold <= now,
-            Lease::Extended => threshold > now && threshold <= now + ms(LAST),
+            Lease::Extended => {
+                threshold > now
+                    && Some(threshold) >= believed.threshold
+                    && threshold <= now + ms(LAST)
+            }
             Lease::Same => Some(threshold) == believed.threshold,
             Lease::Any => true,
         }
