@@ -39,10 +39,6 @@ use std::io::{IsTerminal, Write};
 use ondeck_core::model::failure::Failure;
 
 use self::failure::FailureJson;
-#[cfg_attr(
-    not(feature = "watch"),
-    expect(unused_imports, reason = "only watch shows details")
-)]
 pub(crate) use self::span::span;
 pub(crate) use self::table::table;
 pub(crate) use self::wrapped::wrapped;

@@ -1,7 +1,7 @@
 //! Doctor: asks everything that a pool needs to work, changes nothing, and says what is wrong.
 //!
-//! Adapters answer questions by [`Diagnosis`](crate::ports::Diagnosis), and judge nothing. What cannot
-//! be asked is listed with what it needs. A finding that follows from another one is reported with it.
+//! Adapters answer questions by [`Diagnosis`], and judge nothing. What cannot be asked is listed with
+//! what it needs. A finding that follows from another one is reported with it.
 
 pub mod facts;
 mod finding;
