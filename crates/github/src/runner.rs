@@ -223,7 +223,13 @@ impl GitHubRunner {
         let earlier = self.state().listener.clone();
         match earlier {
             Some(listener) if listener.is_listening() => return Ok(listener),
-            Some(listener) => drop(listener.end(self.timeouts.stop_idle).await),
+            Some(listener) => {
+                listener.end(self.timeouts.stop_idle).await;
+                // It may have exited for a reason of its own that no call of `work` has seen.
+                if listener.has_exited() {
+                    self.note_exit(&*self.prepared()?, &listener.exited().await)?;
+                }
+            }
             None => {}
         }
         // A job may have outlived its listener and would go on unsupervised.

@@ -26,7 +26,7 @@ pub struct Demand {
     pub options: ProvisionOptions,
     /// The times that were given for the call, by input name.
     pub times: BTreeMap<String, String>,
-    /// When provision stored the request.
+    /// When the call of provision began. It stores the request while it looks for machines.
     pub at: Timestamp,
     /// The rescues that have failed since the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

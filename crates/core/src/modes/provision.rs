@@ -217,7 +217,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         let store = async || {
-            let demand = Demand::of(self.request, self.plane.now());
+            let demand = Demand::of(self.request, self.journal.began());
             if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
                 let why = "the run's request was not stored, refresh cannot rescue it";
                 tracing::warn!("{why}: {error}");

@@ -56,6 +56,11 @@ impl Journal {
         Journal { began, started, notes: Mutex::default() }
     }
 
+    /// When the call began, by the clock that events are dated with.
+    pub(super) fn began(&self) -> Timestamp {
+        self.began
+    }
+
     /// What became of a machine of the pool, at the steady time `now`.
     pub(super) fn candidate(
         &self,

@@ -12,7 +12,7 @@ use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{Clock, Store};
+use ondeck_core::ports::{Clock, Runner, Store};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
 use ondeck_processes::{MachineProcesses, kill_all};
@@ -229,6 +229,13 @@ pub(crate) fn label(run: &str) -> Label {
 /// Waits until the path exists. Panics after a minute.
 pub(crate) async fn appears(path: &Path) {
     holds(&path.display().to_string(), || path.exists()).await;
+}
+
+/// Has something end the listener while the agent waits for its exit. Returns the reason that the agent
+/// is told. If the listener died before that, `work` would start another.
+pub(crate) async fn exit_after(runner: &impl Runner, run: &Label, cause: impl FnOnce()) -> String {
+    // The first is polled, and waits, before the second begins.
+    tokio::join!(runner.work(run), async { cause() }).0
 }
 
 /// Waits until the condition holds. Panics after a minute.

@@ -7,7 +7,7 @@ use ondeck_core::ports::Runner;
 use ondeck_github::Timeouts;
 use ondeck_processes::Process;
 
-use crate::runner::harness::{RunnerHarness, appears, holds, label};
+use crate::runner::harness::{RunnerHarness, appears, exit_after, holds, label};
 
 #[tokio::test]
 async fn successive_runs_use_the_same_machine() {
@@ -174,8 +174,7 @@ async fn a_listener_that_exits_is_restarted() {
     runner.prepare().await.unwrap();
     let run = label("1");
     runner.register(&run).await.unwrap();
-    harness.inject("crash", "");
-    let why = runner.work(&run).await;
+    let why = exit_after(&runner, &run, || harness.inject("crash", "")).await;
     assert!(why.starts_with("the listener met an error that may pass: "), "{why}");
     let done = harness.queue(&run, 1, "true");
     tokio::select! {

@@ -8,7 +8,7 @@ use ondeck_github::Timeouts;
 use ondeck_processes::{Process, kill_group};
 use ondeck_standin::{Conclusion, GitHubOptions, JobId};
 
-use crate::runner::harness::{appears, label};
+use crate::runner::harness::{appears, exit_after, holds, label};
 use crate::runner::standin::{REPOSITORY, StandinHarness, leave};
 
 /// Queues a job that never ends, and returns its listener once it runs.
@@ -43,8 +43,7 @@ async fn a_job_that_github_keeps_open_does_not_keep_the_machine() {
     let run = label("1");
     runner.register(&run).await.unwrap();
     let (lost, listener) = job_of_a_listener(&harness, "1").await;
-    kill_group(listener);
-    let why = runner.work(&run).await;
+    let why = exit_after(&runner, &run, || kill_group(listener)).await;
     assert!(why.starts_with("the listener was killed by signal 9"), "{why}");
     assert!(!runner.is_busy(), "the job is lost");
     let offline = |runners: &[ondeck_standin::GitHubRunner]| runners.iter().all(|it| !it.online);
@@ -66,6 +65,27 @@ async fn a_job_that_github_keeps_open_does_not_keep_the_machine() {
     assert_eq!(listed(&harness), []);
 }
 
+/// The agent drops the future of `work` at any moment, so that nothing may wait when the listener dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_died_with_a_job_between_two_calls_of_work_is_registered_anew() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    let (_, listener) = job_of_a_listener(&harness, "1").await;
+    holds("the agent knows of the job", || runner.is_busy()).await;
+    kill_group(listener);
+    holds("the agent has seen the listener die", || !runner.is_busy()).await;
+
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    assert_ne!(done.runner_name, Some(harness.name(1)));
+    let account = leave(&runner).await;
+    assert!(account.ends_with("registered anew: its listener died with a job"), "{account}");
+}
+
 /// The run ends before the listener is started again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_whose_listener_died_with_a_job_can_be_left() {
@@ -74,8 +94,7 @@ async fn a_machine_whose_listener_died_with_a_job_can_be_left() {
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
     let (lost, listener) = job_of_a_listener(&harness, "1").await;
-    kill_group(listener);
-    runner.work(&label("1")).await;
+    exit_after(&runner, &label("1"), || kill_group(listener)).await;
     leave(&runner).await;
     assert_eq!(listed(&harness)[0].0, harness.name(1));
 
@@ -115,8 +134,7 @@ async fn a_registration_of_an_earlier_agent_is_left_behind_if_github_keeps_it() 
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
     let (_, listener) = job_of_a_listener(&harness, "1").await;
-    kill_group(listener);
-    runner.work(&label("1")).await;
+    exit_after(&runner, &label("1"), || kill_group(listener)).await;
     drop(runner);
     let runner = harness.runner();
     runner.prepare().await.unwrap();

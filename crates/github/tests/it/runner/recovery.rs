@@ -11,7 +11,7 @@ use ondeck_standin::{
     RunnerFault, RunnerPackage,
 };
 
-use crate::runner::harness::{appears, holds, label};
+use crate::runner::harness::{appears, exit_after, holds, label};
 use crate::runner::standin::{REPOSITORY, SOON, StandinHarness, VERSION, leave};
 use crate::runner::user::TemporaryUser;
 
@@ -25,8 +25,8 @@ async fn a_deleted_runner_registers_anew() {
     runner.prepare().await.unwrap();
     let run = label("1");
     runner.register(&run).await.unwrap();
-    harness.github.remove_runner(&harness.name(1));
-    let why = runner.work(&run).await;
+    let remove = || harness.github.remove_runner(&harness.name(1));
+    let why = exit_after(&runner, &run, remove).await;
     assert!(why.contains("The runner no longer exists on the server."), "{why}");
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let done = harness.work_until_done(&runner, &run, job).await;
@@ -50,22 +50,21 @@ async fn a_deleted_runner_is_not_removed_again() {
     let removals = || harness.github.count("DELETE", "/repos/*/*/actions/runners/*");
     // The run ends before the runner has registered anew.
     runner.register(&label("1")).await.unwrap();
-    harness.github.remove_runner(&harness.name(1));
-    runner.work(&label("1")).await;
+    let remove = |number| harness.github.remove_runner(&harness.name(number));
+    exit_after(&runner, &label("1"), || remove(1)).await;
     leave(&runner).await;
     assert_eq!(removals(), 0);
     // The agent sees the deletion only when it stops the runner.
     runner.register(&label("2")).await.unwrap();
     let registration = harness.dir.path().join("ondeck/actions-runner/.runner");
     assert!(registration.exists());
-    harness.github.remove_runner(&harness.name(2));
+    remove(2);
     holds("it forgets its registration", || !registration.exists()).await;
     leave(&runner).await;
     assert_eq!(removals(), 0);
     // The new registration is removed, and nothing else.
     runner.register(&label("3")).await.unwrap();
-    harness.github.remove_runner(&harness.name(3));
-    runner.work(&label("3")).await;
+    exit_after(&runner, &label("3"), || remove(3)).await;
     runner.revive(&label("3")).await.unwrap();
     let before = removals();
     leave(&runner).await;
@@ -84,8 +83,8 @@ async fn a_runner_that_is_deleted_with_a_job_registers_anew() {
     let script = format!("touch {}; sleep 300", begun.display());
     harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
     appears(&begun).await;
-    harness.github.remove_runner(&harness.name(1));
-    let why = runner.work(&run).await;
+    let remove = || harness.github.remove_runner(&harness.name(1));
+    let why = exit_after(&runner, &run, remove).await;
     assert!(why.contains("The runner no longer exists on the server."), "{why}");
     assert!(!runner.is_busy());
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
@@ -192,8 +191,7 @@ async fn an_update_leaves_no_files_of_the_run_behind() {
     assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
     assert!(image.join("_work").exists() && image.join(".runner").exists(), "it is used");
     harness.offer(NEWER).await;
-    harness.github.deprecate(VERSION);
-    runner.work(&label("1")).await;
+    exit_after(&runner, &label("1"), || harness.github.deprecate(VERSION)).await;
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let done = harness.work_until_done(&runner, &label("1"), job).await;
     assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
@@ -332,8 +330,8 @@ async fn a_session_conflict_is_left_by_another_name() {
     runner.prepare().await.unwrap();
     let run = label("1");
     runner.register(&run).await.unwrap();
-    harness.github.inject_runner_fault("*", RunnerFault::Crash);
-    runner.work(&run).await;
+    let crash = || harness.github.inject_runner_fault("*", RunnerFault::Crash);
+    exit_after(&runner, &run, crash).await;
     harness.github.clear_faults();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let since = Instant::now();
@@ -357,8 +355,10 @@ async fn a_runner_that_cannot_be_removed_at_a_conflict_is_removed_at_the_end() {
     let run = label("1");
     runner.register(&run).await.unwrap();
     harness.github.inject_runner_fault("*", RunnerFault::CrashOnJob);
-    let lost = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
-    runner.work(&run).await;
+    let queue = || harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let mut lost = None;
+    exit_after(&runner, &run, || lost = Some(queue())).await;
+    let lost = lost.unwrap();
     harness.github.clear_faults();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let done = harness.work_until_done(&runner, &run, job).await;
@@ -491,8 +491,7 @@ async fn a_listener_that_gives_up_polling_is_started_again() {
     let polls = harness.github.inject(rule.on("GET", "/_standin/sessions/*/message"));
     // It waits for a message at this moment.
     let wake = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
-    harness.done(wake);
-    let why = runner.work(&run).await;
+    let why = exit_after(&runner, &run, || drop(harness.done(wake))).await;
     assert!(why.starts_with("the listener met an error that may pass: "), "{why}");
     polls.stop();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
@@ -551,8 +550,8 @@ async fn a_listener_that_ends_to_be_updated_is_started_again() {
     runner.prepare().await.unwrap();
     let run = label("1");
     runner.register(&run).await.unwrap();
-    harness.github.tell_to_update(&harness.name(1), NEWER);
-    let why = runner.work(&run).await;
+    let tell = || harness.github.tell_to_update(&harness.name(1), NEWER);
+    let why = exit_after(&runner, &run, tell).await;
     assert!(why.starts_with("the listener ended to be updated: "), "{why}");
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let done = harness.work_until_done(&runner, &run, job).await;

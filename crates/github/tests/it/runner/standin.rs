@@ -17,7 +17,7 @@ use ondeck_github::{
 use ondeck_processes::Process;
 use ondeck_standin::{Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerFault, RunnerPackage};
 
-use crate::runner::harness::{RealClock, appears, label};
+use crate::runner::harness::{RealClock, appears, exit_after, label};
 
 pub(crate) const REPOSITORY: &str = "acme/web";
 pub(crate) const VERSION: &str = "2.336.0";
@@ -261,8 +261,8 @@ async fn a_crashed_listener_is_restarted() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
-    harness.github.inject_runner_fault("*", RunnerFault::Crash);
-    let why = runner.work(&label("1")).await;
+    let crash = || harness.github.inject_runner_fault("*", RunnerFault::Crash);
+    let why = exit_after(&runner, &label("1"), crash).await;
     assert!(why.starts_with("the listener was killed by signal 6"), "{why}");
     harness.github.clear_faults();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
