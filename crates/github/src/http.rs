@@ -23,7 +23,6 @@ pub enum Redirects {
     SameServer,
     /// Also those to other servers, as release downloads need.
     Anywhere,
-    /// None.
     Nowhere,
 }
 

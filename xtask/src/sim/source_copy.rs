@@ -18,7 +18,6 @@ use crate::step::{cargo, exit_code_of};
 const VIOLATED: u8 = 1;
 
 pub(super) struct SourceCopy {
-    /// What was copied.
     origin: PathBuf,
     sources: PathBuf,
     /// The target directory of the copy.

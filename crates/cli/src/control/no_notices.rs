@@ -5,10 +5,8 @@ use std::time::Duration;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::refresh::Outcome;
 
-/// There is none.
 pub(crate) enum Webhook {}
 
-/// Sends nothing.
 #[expect(clippy::unused_async, reason = "a build with notices waits for them")]
 pub(crate) async fn tell(
     _plane: &Plane,

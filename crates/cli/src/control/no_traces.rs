@@ -8,7 +8,6 @@ use ondeck_core::ports::Progress;
 
 use crate::control::metrics::CallResult;
 
-/// There is none.
 pub(crate) enum Trace {}
 
 impl Trace {

@@ -23,7 +23,6 @@ const SEND: Duration = Duration::from_secs(5);
 /// How much more time must be left for it, in which the store is asked three times.
 const ASIDE: Duration = Duration::from_secs(2);
 
-/// Where notices go.
 pub(crate) struct Webhook {
     /// The pool, as people know it.
     pool: String,

@@ -14,7 +14,6 @@ const TOKEN: &str = "a-token-of-the-operator-0123";
 /// The dashboard of a pool.
 pub(crate) struct Served {
     pub(crate) program: Background,
-    /// Host and port.
     pub(crate) address: String,
 }
 

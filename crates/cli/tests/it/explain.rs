@@ -30,6 +30,17 @@ pub(crate) fn assert_tells(told: &str, expected: &[&str]) {
     }
 }
 
+/// Kills a provision before this port call, once its request is stored. That is written beside its other
+/// calls, and is no part of the window.
+pub(crate) fn kill_provision_before(pool: &impl Driven, call: &str, run: &str, count: u32) {
+    let (run_id, count) = (format!("--run-id={run}"), format!("--instance-count={count}"));
+    let held = pool.hold_before(call, &["provision", &run_id, &count]);
+    until("the run's request is stored", || {
+        pool.ondeck(&["explain", run]).stdout.contains("The run asked for")
+    });
+    held.kill();
+}
+
 const NO_SUMMARY: &str = "What this call did is unknown: it has left no summary";
 const ABOUT_TO: &str = "about to be handed to the run. Whether that was done is unknown";
 
@@ -37,7 +48,7 @@ const ABOUT_TO: &str = "about to be handed to the run. Whether that was done is 
 fn between_reservation_and_intent() {
     let home = Home::with(&["--max-machines=5"]);
     home.refresh(&[]);
-    home.kill_before("intent", &["provision", "--run-id=1"]);
+    kill_provision_before(&home, "intent", "1", 1);
     let story = told(&home, "1");
     assert_tells(&story, &["The run asked for 1 on-demand machine", NO_SUMMARY, "owns no machine"]);
     assert!(!story.contains("intent"), "none was written: {story}");
@@ -47,7 +58,7 @@ fn between_reservation_and_intent() {
 fn between_intent_and_launch_and_between_launch_and_register() {
     for point in ["launch", "register"] {
         let home = Home::with(&["--boot-deadline-sec=60"]);
-        home.kill_before(point, &["provision", "--run-id=1", "--instance-count=2"]);
+        kill_provision_before(&home, point, "1", 2);
         let story = told(&home, "1");
         let intended = "A launch of 2 on-demand machines was intended";
         assert_tells(
@@ -78,7 +89,7 @@ fn summarised<'a>(story: &str, summary: &'a [&'a str]) -> &'a [&'a str] {
 #[test]
 fn between_register_and_activate_and_what_closes_it() {
     let home = Home::with(&["--self-termination-grace-sec=60"]);
-    home.kill_before("activate", &["provision", "--run-id=1"]);
+    kill_provision_before(&home, "activate", "1", 1);
     let [machine] = &home.records().into_keys().collect::<Vec<_>>()[..] else { panic!("one") };
     let story = told(&home, "1");
     let present = format!("{machine} is created for the run until");
@@ -102,7 +113,7 @@ fn between_register_and_activate_and_what_closes_it() {
 fn between_receive_and_claim() {
     let home = Home::with(&[]);
     let idle = home.warm_up(1);
-    home.kill_before("claim", &["provision", "--run-id=2"]);
+    kill_provision_before(&home, "claim", "2", 1);
     assert_tells(&told(&home, "2"), &["The run asked for", NO_SUMMARY, "owns no machine now"]);
     let story = told(&home, &idle[0]);
     assert_tells(
@@ -116,7 +127,7 @@ fn between_receive_and_claim() {
 fn between_claim_and_deletion_of_the_ticket_the_other_run_learns_who_won() {
     let home = Home::with(&["--ticket-hold-sec=1.5", "--pickup-patience-sec=15"]);
     let [machine] = &home.warm_up(1)[..] else { panic!("one") };
-    home.kill_before("delete", &["provision", "--run-id=2"]);
+    kill_provision_before(&home, "delete", "2", 1);
     home.provision("3", 1).succeeded();
     let story = told(&home, "3");
     let lost = format!("{machine} was lost to run 2, which claimed it first");
@@ -130,7 +141,7 @@ fn between_claim_and_deletion_of_the_ticket_the_other_run_learns_who_won() {
 fn between_claim_and_commit_and_what_closes_it() {
     let home = Home::with(&[]);
     let [machine] = &home.warm_up(1)[..] else { panic!("one") };
-    home.kill_before("commit", &["provision", "--run-id=2"]);
+    kill_provision_before(&home, "commit", "2", 1);
     let story = told(&home, "2");
     assert_tells(&story, &["The run claimed"]);
     let summary = ["1 claimed and ready", "register its runner", ABOUT_TO];
@@ -152,7 +163,7 @@ fn between_give_back_and_ticket_and_between_release_and_ticket() {
     home.refresh(&["--local-launch-failure="]);
     let [machine] = &home.warm_up(1)[..] else { panic!("one") };
     home.refresh(&["--local-launch-failure=no room"]);
-    home.kill_before("send", &["provision", "--run-id=2", "--instance-count=2"]);
+    kill_provision_before(&home, "send", "2", 2);
     let unannounced = "The pool does not announce it";
     let gave = "Run 2 gave it back to the pool: the run could not be served";
     assert_tells(&told(&home, machine), &["Run 2 claimed it", gave, "It is idle", unannounced]);

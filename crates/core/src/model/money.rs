@@ -1,5 +1,3 @@
-//! Amounts of money.
-
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;

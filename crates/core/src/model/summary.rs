@@ -57,7 +57,6 @@ pub struct ProvisionSummary {
     pub omitted: usize,
 }
 
-/// Who called provision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallOrigin {

@@ -53,7 +53,6 @@ impl ProcessPorts {
 enum LaunchFailure {
     /// The provider refuses it, until a person changes something.
     Refused,
-    /// No request arrives.
     Lost,
     /// The machines are launched, and no answer arrives.
     Unheard,

@@ -19,7 +19,6 @@ pub enum Service {
     Logs,
     /// SSM and Secrets Manager.
     Secrets,
-    /// Service Quotas.
     Quotas,
     Iam,
     /// A service that has no stand-in here.

@@ -9,7 +9,6 @@ use super::template;
 /// How the module writes a property of the template.
 #[derive(Clone, Copy)]
 enum Form {
-    /// As it is.
     Same,
     /// A list of one value as that value.
     Only,
@@ -279,7 +278,6 @@ const TYPES: [Type; 26] = [
 
 /// A resource as the module has to create it.
 pub(super) struct Expected {
-    /// Type and name.
     pub(super) address: String,
     pub(super) attributes: Map<String, Value>,
     pub(super) depends_on: Vec<String>,

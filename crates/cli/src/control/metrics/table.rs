@@ -3,7 +3,6 @@
 //!
 //! No label has a run or a machine as its value: each value of a label is a series that a server keeps.
 
-/// One metric.
 #[derive(Debug)]
 pub(crate) struct Metric {
     /// With its unit, as Prometheus has it.

@@ -5,10 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-/// `SPAN_KIND_INTERNAL`.
 const INTERNAL: u8 = 1;
 
-/// One span.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Span {

@@ -4,7 +4,7 @@
 use ondeck_standin::{AwsFault, AwsFaultRule, Service};
 
 use super::harness::AwsHarness;
-use crate::explain::{assert_tells, told};
+use crate::explain::{assert_tells, kill_provision_before, told};
 use crate::harness::Driven;
 
 #[test]
@@ -73,11 +73,11 @@ fn after_each_window_in_which_a_provision_or_a_release_can_be_killed() {
     let no_summary = "What this call did is unknown: it has left no summary";
     let about_to = "about to be handed to the run. Whether that was done is unknown";
 
-    harness.kill_before("launch", &["provision", "--run-id=1"]);
+    kill_provision_before(&harness, "launch", "1", 1);
     let intended = "A launch of 1 on-demand machine was intended";
     assert_tells(&told(&harness, "1"), &["The run asked for 1", no_summary, intended]);
 
-    harness.kill_before("activate", &["provision", "--run-id=2"]);
+    kill_provision_before(&harness, "activate", "2", 1);
     // The summary is written beside the hand-over, so the kill may have lost it.
     let story = told(&harness, "2");
     let told_by: &[&str] = match story.contains(no_summary) {
@@ -90,10 +90,10 @@ fn after_each_window_in_which_a_provision_or_a_release_can_be_killed() {
     assert_tells(&told(&harness, "2"), &["registered for the run", over]);
 
     let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
-    harness.kill_before("claim", &["provision", "--run-id=3"]);
+    kill_provision_before(&harness, "claim", "3", 1);
     assert_tells(&told(&harness, "3"), &["The run asked for 1", no_summary, "owns no machine now"]);
     harness.refresh(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
-    harness.kill_before("commit", &["provision", "--run-id=4"]);
+    kill_provision_before(&harness, "commit", "4", 1);
     let story = told(&harness, "4");
     let told_by: &[&str] = match story.contains(no_summary) {
         true => &[no_summary, "The run claimed", "is claimed for the run"],

@@ -36,7 +36,6 @@ const OPTIONS: [&str; 14] = [
 pub(super) struct Look {
     pub(super) width: u32,
     pub(super) height: u32,
-    /// `light` or `dark`.
     pub(super) scheme: &'static str,
 }
 
@@ -233,7 +232,6 @@ fn read(pipe: ChildStdout) -> Receiver<Value> {
     receiver
 }
 
-/// From base 64.
 fn decoded(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text.bytes().filter_map(|byte| LETTERS.iter().position(|letter| *letter == byte));

@@ -12,9 +12,7 @@ pub(crate) enum Answer {
     Accepted,
     /// With this status and this body.
     Refused(u16, &'static str),
-    /// To another address.
     Redirected(String),
-    /// It never answers.
     Silence,
 }
 

@@ -44,7 +44,6 @@ pub(super) struct Priced {
 }
 
 impl Tally {
-    /// All of it.
     pub fn total(&self) -> Part {
         self.booting + self.idle + self.busy
     }

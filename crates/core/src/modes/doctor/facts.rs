@@ -120,7 +120,6 @@ pub struct FoundSubnet {
 /// Where packets to any public address go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
-    /// Nowhere.
     Missing,
     /// To something that is gone, by its name.
     Broken(String),

@@ -1,5 +1,3 @@
-//! What doctor reports.
-
 use std::collections::BTreeSet;
 
 /// How bad a finding is.

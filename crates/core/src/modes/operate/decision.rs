@@ -59,7 +59,6 @@ pub(super) struct Decision {
 
 pub(super) enum Change {
     Mark(Pending<Live>),
-    /// Expire, reap, terminate.
     End(Instance<Live>),
 }
 

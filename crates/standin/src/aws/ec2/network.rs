@@ -50,7 +50,6 @@ pub(crate) struct NetworkFaults {
     pub(crate) groups: BTreeMap<String, GroupFault>,
 }
 
-/// Performs DescribeSubnets.
 pub(crate) fn subnets(
     state: &State,
     around: &Surroundings,
@@ -127,7 +126,6 @@ pub(crate) fn route_tables(state: &State, params: &Params) -> Result<String, Ref
     }))
 }
 
-/// Performs DescribeSecurityGroups.
 pub(crate) fn groups(state: &State, params: &Params) -> Result<String, Refusal> {
     let filters = filters(params, &["group-id"])?;
     let faults = &state.network.groups;

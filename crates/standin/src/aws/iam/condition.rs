@@ -28,7 +28,6 @@ struct Operator {
 /// How many values of the request have to match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantifier {
-    /// The only value.
     Single,
     /// `ForAllValues:`
     All,

@@ -13,13 +13,9 @@ use crate::sync::locked;
 /// A role that has a policy of its own in the folder `policies`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Calls `ondeck refresh`.
     Refresh,
-    /// Calls `ondeck provision`.
     Provision,
-    /// Calls `ondeck release`.
     Release,
-    /// Calls `ondeck status`.
     Operator,
     /// Calls `ondeck drain`, `retire`, `terminate` and `pool`.
     Steward,

@@ -37,7 +37,6 @@ const NAMES: [&str; 3] = ["busy", "idle", "booting"];
 /// How many labels of days fit beside each other.
 const LABELS: usize = 10;
 
-/// Draws an account.
 pub(super) fn draw(account: &Account, theme: Theme) -> String {
     let days = days(account);
     let most = days.iter().map(|(_, tally)| tally.total().money.dollars()).fold(0.0, f64::max);

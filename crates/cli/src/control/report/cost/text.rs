@@ -125,7 +125,6 @@ fn machine_rows(report: &CostReport) -> String {
     first(&header, rows.collect())
 }
 
-/// The dearest rows.
 fn first(header: &[&str], mut rows: Vec<Vec<String>>) -> String {
     let more = rows.len().saturating_sub(ROWS);
     rows.truncate(ROWS);
