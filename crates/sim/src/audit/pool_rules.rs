@@ -82,7 +82,7 @@ impl Audit {
         self.refreshes.insert(by, (names, began));
     }
 
-    /// The provider refuses whatever this refresh sets up.
+    /// The provider refuses what this refresh sets up.
     pub(crate) fn set_up_refused(&mut self, by: Pid) {
         self.refused_set_ups.insert(by);
         if self.stored_given.contains(&by) {
