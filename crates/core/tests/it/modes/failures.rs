@@ -301,6 +301,30 @@ async fn a_machine_whose_activation_arrives_during_the_clean_up_goes_to_the_pool
     assert_reusable(&harness, &["i-0001"], "after the clean-up").await;
 }
 
+/// A refresh with a time limit hands a machine to its run after the clean-up has found it at the provider
+/// and before it is terminated.
+#[tokio::test]
+async fn a_machine_that_a_refresh_hands_over_during_the_clean_up_goes_to_the_pool() {
+    let harness = Harness::new().await;
+    harness.memory.compute.lose_launches();
+    harness.memory.compute.list_all();
+    let request = request("1", 2);
+    let (outcome, ()) = tokio::join!(harness.provision(&request), async {
+        let created = loop {
+            if let Some(created) = harness.record("i-0001") {
+                break created;
+            }
+            tokio::task::yield_now().await;
+        };
+        let counts = Counts { runs: 1, ..created.counts };
+        harness.memory.store.insert(Record { state: State::Running, counts, ..created });
+    });
+    assert_eq!(outcome.failure.as_ref().unwrap().kind, FailureKind::Unavailable);
+    assert_eq!((outcome.terminated, outcome.returned), (vec![id("i-0002")], vec![id("i-0001")]));
+    assert_eq!(harness.alive(), ["i-0001"]);
+    assert_reusable(&harness, &["i-0001"], "after the clean-up").await;
+}
+
 /// Agents that poll too seldom to answer within the five seconds.
 #[tokio::test]
 async fn a_cancelled_run_does_not_wait_for_slow_agents() {

@@ -43,16 +43,18 @@ pub(super) async fn recorded(
 /// not every machine got its record. An intent whose launch was answered is closed with `outcome`
 /// if nothing failed. The others stay open for refresh, because their machines may not be in the
 /// provider's list yet. The machines in `seen` have a record and are left to the caller.
+///
+/// Returns the machines that the run has nevertheless, because a refresh has handed them to it just then.
 pub(super) async fn undo_launches(
     attempt: &Attempt<'_>,
     outcome: &str,
     seen: &BTreeSet<InstanceId>,
     done: &Progress,
-) {
+) -> Vec<Record> {
     let plane = attempt.plane;
     let open = attempt.holdings.open_intents();
     if open.is_empty() {
-        return;
+        return Vec::new();
     }
     let launched = match launched_under(attempt, &open).await {
         Ok(launched) => {
@@ -63,7 +65,7 @@ pub(super) async fn undo_launches(
             done.failed(format!(
                 "machines of the last launch may run until their deadline: {error}"
             ));
-            return;
+            return Vec::new();
         }
     };
     let records = join_all(launched.iter().map(|machine| with_record(attempt, machine))).await;
@@ -85,6 +87,8 @@ pub(super) async fn undo_launches(
             close(attempt, intent, outcome, done).await;
         }
     }
+    let run = Some(&attempt.request.run);
+    retired.alive.into_iter().filter(|record| record.run.as_ref() == run).collect()
 }
 
 async fn close(attempt: &Attempt<'_>, mut intent: Intent, outcome: &str, done: &Progress) {
