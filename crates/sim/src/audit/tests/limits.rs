@@ -216,3 +216,34 @@ fn a_provision_that_has_ended_hides_no_ticket() {
     assert_eq!(hides(1, State::Idle, "1"), None, "another process hides an equal ticket");
     assert_eq!(hides(1, State::Terminated, "2"), None, "it leads nowhere");
 }
+
+#[test]
+fn refreshes_at_the_same_time_announce_one_renewal() {
+    let announced = |beside: bool| {
+        after(|audit| {
+            audit.is_quiet = true;
+            audit.records.insert(id(), record(State::Idle, "", Some(900)));
+            let mut all = Vec::new();
+            let mut send = |audit: &mut Audit, by: Pid, threshold: u64, now: u64| {
+                all.push(ticket(threshold).to_json());
+                audit.few_tickets(by, &[ticket(threshold)], &all, at(now));
+            };
+            let given = BTreeMap::new();
+            audit.refresh_begins(Pid(1), &given, at(10));
+            if beside {
+                audit.refresh_begins(Pid(2), &given, at(11));
+            }
+            send(audit, Pid(1), 500, 12);
+            audit.refresh_keeps(Pid(1), at(13));
+            if !beside {
+                audit.refresh_begins(Pid(2), &given, at(14));
+            }
+            send(audit, Pid(2), 501, 15);
+            audit.refresh_keeps(Pid(2), at(16));
+            audit.refresh_begins(Pid(3), &given, at(300));
+            send(audit, Pid(3), 900, 301);
+        })
+    };
+    assert_eq!(announced(true), None);
+    assert_eq!(announced(false), Some(Invariant::FewTickets), "each was alone");
+}
