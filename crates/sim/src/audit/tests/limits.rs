@@ -91,21 +91,32 @@ fn only_machines_that_have_reached_a_limit_are_replaced() {
     };
     assert_eq!(rotated(2), None);
     assert_eq!(rotated(1), Some(Invariant::Lifetime));
-    let kept = |ticketed: bool, runs: u32| {
+    let kept = |ticketed: bool, runs: u32, claimed: Option<u32>| {
         after(|audit| {
             with_settings(audit, &[("max-runs-per-machine", "2")]);
             audit.is_steady = true;
             audit.refresh_begins(Pid(1), &BTreeMap::new(), at(10));
             let counts = Counts { runs, ..Counts::default() };
+            if let Some(claimed) = claimed {
+                let other = InstanceId::new("i-2").unwrap();
+                audit.existing(&Record {
+                    id: other.clone(),
+                    counts: Counts { runs: claimed, ..counts },
+                    ..record(State::Claimed, "a", Some(600))
+                });
+                audit.changed_at.insert(other, at(12));
+            }
             let ticketed_at = ticketed.then(|| at(0));
             let idle = record(State::Idle, "", Some(600));
             audit.existing(&Record { counts, ticketed_at, ..idle });
             audit.refresh_rotates(&refresh::Outcome::default(), (at(10), at(20)));
         })
     };
-    assert_eq!(kept(true, 2), Some(Invariant::Lifetime), "it must not stay");
-    assert_eq!(kept(true, 1), None);
-    assert_eq!(kept(false, 2), None, "it is still leaving its run");
+    assert_eq!(kept(true, 2, None), Some(Invariant::Lifetime), "it must not stay");
+    assert_eq!(kept(true, 1, None), None);
+    assert_eq!(kept(false, 2, None), None, "it is still leaving its run");
+    assert_eq!(kept(true, 2, Some(3)), None, "the other one was to go, and a run has claimed it");
+    assert_eq!(kept(true, 2, Some(1)), Some(Invariant::Lifetime), "the other one was not to go");
 }
 
 #[test]
