@@ -109,7 +109,7 @@ fn make_image(folder: &Path) -> Result<(), TaskError> {
     for (path, text) in [(&script, RECIPE), (&folder.join("prepare.sh"), PREPARE)] {
         fs::write(path, text).map_err(|error| TaskError::with(path, error))?;
     }
-    // Whatever the script mounts is gone with its namespace.
+    // What the script mounts is gone with its namespace.
     let mut command = isolated(IMAGE_LIMIT, &[]);
     command.arg("sh").arg(&script).arg(folder);
     match Background::start(&mut command).and_then(|mut image| image.wait()) {

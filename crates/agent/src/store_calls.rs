@@ -23,7 +23,7 @@ const REFUSED_AT_START: Duration = Duration::from_secs(30);
 /// For how many heartbeat periods an agent that relies on wake-ups waits for one before it looks at its
 /// record. So late does it notice a claim or a release whose wake-up was lost.
 const UNWOKEN_PERIODS: u32 = 3;
-/// The longest that it waits, whatever the period is: 15 s, as with the default.
+/// The longest that it waits, also with a longer period: 15 s, as with the default.
 const LONGEST_UNWOKEN: Duration = Duration::from_secs(15);
 
 /// A clock may count milliseconds, and would not move for less.

@@ -92,6 +92,8 @@ pub(crate) struct Audit {
     sent: BTreeSet<(InstanceId, Timestamp)>,
     /// The same, by when the record first said so.
     marked: BTreeMap<(InstanceId, Timestamp), Timestamp>,
+    /// Those of which the ticket was sent by one of several refreshes at the same time.
+    sent_beside: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
     launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Each machine as it was launched.

@@ -1,8 +1,8 @@
 //! Wake-ups of a history: whether agents are woken, and the faults of that.
 //!
-//! They are apart from all other faults. Whatever becomes of a wake-up, every invariant must hold that
-//! holds without these faults: an agent that misses one notices a change a little later, and an agent that
-//! gets a false one finds that nothing has changed.
+//! They are apart from all other faults. Every invariant that holds without these faults must hold with
+//! them: an agent that misses a wake-up notices a change a little later, and an agent that gets a false
+//! one finds that nothing has changed.
 
 use crate::faults::Fault;
 use crate::kernel::{Micros, digest};

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::ec2::Set;
 
-/// `DescribeImages`.
+/// The answer of `DescribeImages`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ImagesAnswer {
@@ -22,7 +22,7 @@ pub(super) struct Image {
     pub(super) deprecation_time: String,
 }
 
-/// `DescribeSubnets`, one page.
+/// One page of the answer of `DescribeSubnets`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SubnetsAnswer {
@@ -40,7 +40,7 @@ pub(super) struct Subnet {
     pub(super) map_public_ip_on_launch: bool,
 }
 
-/// `DescribeRouteTables`, one page.
+/// One page of the answer of `DescribeRouteTables`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RouteTablesAnswer {
@@ -76,7 +76,7 @@ pub(super) struct Route {
     pub(super) vpc_peering_connection_id: String,
 }
 
-/// `DescribeSecurityGroups`, one page.
+/// One page of the answer of `DescribeSecurityGroups`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroupsAnswer {
@@ -119,7 +119,7 @@ pub(super) struct PrefixList {
     pub(super) prefix_list_id: String,
 }
 
-/// `GetCallerIdentity` of STS.
+/// The answer of `GetCallerIdentity` of STS.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CallerAnswer {
     #[serde(rename = "GetCallerIdentityResult")]
@@ -132,7 +132,7 @@ pub(super) struct Caller {
     pub(super) arn: String,
 }
 
-/// `GetInstanceProfile` of IAM.
+/// The answer of `GetInstanceProfile` of IAM.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ProfileAnswer {
     #[serde(rename = "GetInstanceProfileResult")]

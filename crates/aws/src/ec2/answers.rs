@@ -82,7 +82,7 @@ impl FleetError {
     }
 }
 
-/// `DescribeInstances`, one page.
+/// One page of the answer of `DescribeInstances`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct InstancesAnswer {
@@ -153,7 +153,7 @@ impl Instance {
     }
 }
 
-/// `CreateLaunchTemplate` and `ModifyLaunchTemplate`.
+/// The answer of `CreateLaunchTemplate` and of `ModifyLaunchTemplate`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateAnswer {
@@ -166,7 +166,7 @@ pub(crate) struct Template {
     pub(crate) default_version_number: u64,
 }
 
-/// `DescribeLaunchTemplateVersions`.
+/// The answer of `DescribeLaunchTemplateVersions`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct VersionsAnswer {
@@ -174,7 +174,7 @@ pub(crate) struct VersionsAnswer {
     pub(crate) versions: Set<Version>,
 }
 
-/// `CreateLaunchTemplateVersion`.
+/// The answer of `CreateLaunchTemplateVersion`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VersionAnswer {
@@ -193,7 +193,7 @@ pub(crate) struct Version {
     pub(crate) default_version: bool,
 }
 
-/// `DescribeImages`.
+/// The answer of `DescribeImages`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ImagesAnswer {

@@ -66,7 +66,7 @@ struct Condition {
     values: Vec<(&'static str, AttributeValue)>,
 }
 
-/// What [`MachineCount::admits`] says.
+/// The meaning of [`MachineCount::admits`] as a condition.
 fn condition(reservation: &Reservation, limits: &Limits) -> Condition {
     let mut text = "#since = :since AND attribute_not_exists(#reservations.#intent)".to_owned();
     let mut values = vec![(":since", self::text(limits.since))];

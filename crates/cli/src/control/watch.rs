@@ -46,7 +46,7 @@ pub(crate) async fn watch(common: &Common) -> u8 {
         check_terminal(common)?;
         let plane = backend::plane(common, Arc::new(NoProgress)).await?;
         let mut reader = Reader::new(plane.clone(), scope(common));
-        // Whatever no later reading can change is an error of the command.
+        // What no later reading can change is an error of the command.
         let mut view = View::new(plane.now());
         match reader.read().await {
             Err(failure) if failure.kind != FailureKind::Unavailable => return Err(failure),

@@ -206,7 +206,7 @@ fn times_that_contradict_each_other_in_the_store_keep_no_machine_from_being_rele
     assert_eq!(home.provision("2", 1).succeeded().sources(), ["warm"]);
 }
 
-/// Whatever keeps the given settings from being used, the pool stays as it is and is cleaned up.
+/// If the given settings cannot be used, for any reason, the pool stays as it is and is cleaned up.
 #[test]
 fn a_refresh_that_fails_changes_no_setting_and_still_cleans_up() {
     for (inputs, code) in [

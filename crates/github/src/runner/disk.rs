@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub(crate) place: PathBuf,
-    /// Bytes or inodes.
+    /// What was counted: bytes or inodes.
     pub(crate) of: &'static str,
     pub(crate) free_percent: u64,
 }

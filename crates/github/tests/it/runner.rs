@@ -13,5 +13,6 @@ mod recovery;
 mod registration;
 mod secrets;
 mod server;
+mod sessions;
 mod standin;
 mod user;

@@ -82,7 +82,7 @@ impl Audit {
         self.refreshes.insert(by, (names, began));
     }
 
-    /// The provider refuses whatever this refresh sets up.
+    /// The provider refuses what this refresh sets up.
     pub(crate) fn set_up_refused(&mut self, by: Pid) {
         self.refused_set_ups.insert(by);
         if self.stored_given.contains(&by) {
@@ -215,24 +215,30 @@ impl Audit {
 
     /// A process has sent tickets, and these are the texts of all tickets. If calls and queues work, no
     /// more than two different ones may announce the present idle state of one machine: that of its
-    /// renewal, and the one before, unless two refreshes run at the same time. A ticket that is there
-    /// is not sent again, except by a process that could not know of it.
+    /// renewal, and the one before. Refreshes that run at the same time may all renew a machine, so what
+    /// they send counts as one. A ticket that is there is not sent again, except by a process that could
+    /// not know of it.
     pub(crate) fn few_tickets(&mut self, by: Pid, sent: &[Ticket], all: &[String], now: Timestamp) {
         let Some(began) = self.began(by).filter(|_| self.is_quiet) else { return };
-        // Two refreshes at the same time may both renew a machine.
         let ended = self.refresh_ended;
         let is_alone = self.refreshes_at_work() <= 1 && ended.is_none_or(|ended| ended < began);
         let all: Vec<Ticket> = all.iter().filter_map(|body| Ticket::from_json(body).ok()).collect();
         for ticket in sent {
+            if !is_alone {
+                self.sent_beside.insert((ticket.instance_id.clone(), ticket.threshold));
+            }
             let Some(record) = self.records.get(&ticket.instance_id) else { continue };
             let own = all.iter().filter(|it| it.instance_id == ticket.instance_id);
             let alive: Vec<&Ticket> =
                 own.filter(|it| is_about(it, record) && it.threshold > now).collect();
             let different: BTreeSet<Timestamp> = alive.iter().map(|it| it.threshold).collect();
+            let is_beside = |at: &&Timestamp| self.sent_beside.contains(&(record.id.clone(), **at));
+            let beside = different.iter().filter(is_beside).count();
+            let renewals = different.len() - beside.saturating_sub(1);
             let equal = alive.iter().filter(|it| **it == ticket).count();
             let marked = self.marked.get(&(record.id.clone(), ticket.threshold));
             let known = marked.is_some_and(|at| *at + self.index_lag + SKEW < began);
-            if different.len() > 2 && is_alone || equal > 1 && known {
+            if renewals > 2 && is_alone || equal > 1 && known {
                 let how = format!("{} is announced by {alive:?}", record.id);
                 return self.violated(Invariant::FewTickets, how);
             }

@@ -7,6 +7,7 @@ use ondeck_core::lifecycle::{Change, Transition};
 use ondeck_core::model::departure::Departure;
 use ondeck_core::model::heartbeat::{Heartbeat, idle_period};
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -250,11 +251,9 @@ impl Audit {
         let contradicts =
             self.settings_since(began).iter().any(|all| contradict(&all.times, |_| true));
         let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some() || contradicts;
-        let is_late = self.has_no_time_to_launch(now.since(began));
-        let is_stopped = self.must_have_stopped(now.since(began));
+        let took = now.since(began);
         let is_wrong = |warning: &&String| {
-            !(is_late && warning.contains("no time is left")
-                || is_stopped && warning.contains("the time limit was reached"))
+            !(self.had_no_time_to_launch(took, warning) || self.was_told_to_stop(took, warning))
         };
         let wrong: Vec<&String> = outcome.warnings.iter().filter(is_wrong).collect();
         if self.forbid_waste && !has_reason && !is_limited_by_settings && !wrong.is_empty() {
@@ -299,16 +298,38 @@ impl Audit {
         self.time_limit.is_some()
     }
 
-    /// Whether a refresh that has taken so long begins no launch any more.
-    pub(crate) fn has_no_time_to_launch(&self, took: Duration) -> bool {
-        const LAUNCH: Duration = Duration::from_secs(12);
-        self.time_limit.is_some_and(|limit| took + LAUNCH + SKEW > limit)
+    /// Whether a refresh that has taken so long may have left these jobs to the next one for lack of
+    /// time, as one of its warnings says.
+    pub(crate) fn has_no_time_for(
+        &self,
+        label: &Label,
+        took: Duration,
+        warnings: &[String],
+    ) -> bool {
+        let said = format!("run {label} was not rescued: ");
+        warnings.iter().any(|warning| {
+            warning.starts_with(&said) && self.had_no_time_to_launch(took, warning)
+                || self.was_told_to_stop(took, warning)
+        })
     }
 
-    /// Whether a refresh that has taken so long was told to stop because of its limit.
-    fn must_have_stopped(&self, took: Duration) -> bool {
+    /// Whether a warning says that there was no time for a launch, which is true of a refresh that has
+    /// taken so long.
+    fn had_no_time_to_launch(&self, took: Duration, warning: &str) -> bool {
+        const LAUNCH: Duration = Duration::from_secs(12);
+        self.is_within(LAUNCH, took) && warning.contains("no time is left")
+    }
+
+    /// Whether a warning says that the limit has ended a refresh, which is true of one that has taken so
+    /// long.
+    fn was_told_to_stop(&self, took: Duration, warning: &str) -> bool {
         const CLEAN_UP: Duration = Duration::from_secs(6);
-        self.time_limit.is_some_and(|limit| took + CLEAN_UP + SKEW > limit)
+        self.is_within(CLEAN_UP, took) && warning.contains("the time limit was reached")
+    }
+
+    /// Whether so long before its limit, or later, a refresh has ended that has taken so long.
+    fn is_within(&self, span: Duration, took: Duration) -> bool {
+        self.time_limit.is_some_and(|limit| took + span + SKEW > limit)
     }
 
     /// An agent sends a heartbeat at `now`, by its own clock.
@@ -414,7 +435,16 @@ impl Audit {
             let missed = idle.filter(long_ago).map(|record| record.id.clone()).next();
             // A refresh with a time limit replaces it when the new machine is idle.
             let is_begun = self.leaves_new() && outcome.starting + outcome.warmed > 0;
-            if let Some(id) = missed.filter(|_| undisturbed && rotated == 0 && !is_begun) {
+            // A run may have claimed the one that this refresh chose.
+            let is_taken = |record: &Record| {
+                let changed = self.changed_at.get(&record.id).copied();
+                matches!(record.state, State::Claimed | State::Running)
+                    && record.spec.resource_class.as_str() == class
+                    && changed.is_some_and(|changed| changed + SKEW > began)
+                    && self.is_over(record, began, now) != IsOver::No
+            };
+            let is_excused = is_begun || self.records.values().any(is_taken);
+            if let Some(id) = missed.filter(|_| undisturbed && rotated == 0 && !is_excused) {
                 self.violated(Invariant::Lifetime, format!("{id} was not replaced"));
             }
         }

@@ -179,13 +179,12 @@ impl Harness {
         if !self.world.audit().texts_since("rescue", began).iter().all(rescues) {
             return;
         }
-        let is_late = self.world.audit().has_no_time_to_launch(now.since(began));
         let waiting = self.world.machines().waiting_since(began);
         for label in waiting {
             let run = label.run.as_str();
             let can_be = self.runs.get(run).is_some_and(|known| known.may_launch);
-            let said = format!("run {label} was not rescued: no time is left");
-            let is_left = is_late && outcome.warnings.iter().any(|it| it.starts_with(&said));
+            let (took, warnings) = (now.since(began), &outcome.warnings);
+            let is_left = self.world.audit().has_no_time_for(&label, took, warnings);
             if can_be && !is_left && self.world.audit().held_under(&label, now).is_empty() {
                 let how = format!("the jobs of run {label} wait, and no machine serves it");
                 self.world.audit().violated(Invariant::Rescued, how);

@@ -44,15 +44,15 @@ pub(super) struct Picture {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Trouble {
     message: String,
-    /// May be empty.
+    /// Empty if there is nothing to do.
     hint: String,
-    /// Since when.
+    /// Since when readings have failed.
     since: At,
     /// When it is read again.
     next: At,
 }
 
-/// What was read.
+/// What one reading of the pool has found.
 pub(super) struct News<'a> {
     pub(super) judgement: &'a Judgement,
     /// The machines that were looked at because the reading does not list them, and their records.

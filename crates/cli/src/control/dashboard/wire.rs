@@ -92,7 +92,7 @@ pub(super) struct Sample {
     pub(super) at: At,
     pub(super) idle: usize,
     pub(super) running: usize,
-    /// Created or claimed.
+    /// How many are created or claimed.
     pub(super) starting: usize,
     pub(super) tickets: usize,
 }

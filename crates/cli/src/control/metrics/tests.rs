@@ -220,7 +220,7 @@ fn names_are_unique_and_state_their_unit() {
 }
 
 proptest! {
-    /// Whatever a pool is called, the text can be read, and has that name.
+    /// For any name of a pool, the text can be read, and has that name.
     #[test]
     fn any_name_of_a_pool_comes_back(pool in any::<String>()) {
         let pool = if pool.is_empty() { "p".to_owned() } else { pool };

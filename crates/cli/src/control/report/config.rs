@@ -57,7 +57,7 @@ pub(crate) struct PoolDigest {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "ProblemJson"))]
 pub(crate) struct FileProblem {
-    /// From 1 on.
+    /// Counted from 1 on.
     pub(crate) line: usize,
     /// In characters, from 1 on.
     pub(crate) column: usize,

@@ -74,7 +74,7 @@ struct SettingJson<'a> {
 /// Where a value comes from.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// File and line.
+    /// The file, with the line.
     File(String),
     Variable(String),
     CommandLine,

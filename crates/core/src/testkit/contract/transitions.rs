@@ -219,8 +219,8 @@ pub(super) async fn the_reuse<S: Store + AgentStore>(store: &S) {
     claims([false, false]).await;
 }
 
-/// A drained machine cannot be claimed, whatever happens to it between, until its last run asks for it
-/// because of a job. What an operator has decided stays in the record.
+/// A drained machine cannot be claimed until its last run asks for it because of a job, also if other
+/// transitions come between. What an operator has decided stays in the record.
 pub(super) async fn the_departure<S: Store + AgentStore>(store: &S) {
     let (id, at, last) = (instance("i-departure"), morning(), ms(60_000));
     let created = Instance::<Created>::register(&id, &spec(), &run("this"), at, last);

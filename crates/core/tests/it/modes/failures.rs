@@ -301,6 +301,36 @@ async fn a_machine_whose_activation_arrives_during_the_clean_up_goes_to_the_pool
     assert_reusable(&harness, &["i-0001"], "after the clean-up").await;
 }
 
+/// A refresh with a time limit hands a machine to its run after the clean-up has given it a record, and
+/// before it is terminated.
+#[tokio::test]
+async fn a_machine_that_a_refresh_hands_over_during_the_clean_up_goes_to_the_pool() {
+    for slow in ["register", "expire"] {
+        let harness = Harness::new().await;
+        harness.memory.compute.lose_launches();
+        harness.memory.compute.list_all();
+        match slow {
+            "register" => harness.memory.store.lose_answers("register", 10),
+            write => harness.memory.store.fail(write),
+        }
+        let request = request("1", 2);
+        let (outcome, ()) = tokio::join!(harness.provision(&request), async {
+            while harness.labels.of(&id("i-0001")).is_none() {
+                tokio::task::yield_now().await;
+            }
+            let created = harness.record("i-0001").unwrap();
+            let counts = Counts { runs: 1, ..created.counts };
+            harness.memory.store.insert(Record { state: State::Running, counts, ..created });
+            harness.memory.store.repair();
+        });
+        assert_eq!(outcome.failure.as_ref().unwrap().kind, FailureKind::Unavailable, "{slow}");
+        let ended = (outcome.terminated, outcome.returned);
+        assert_eq!(ended, (vec![id("i-0002")], vec![id("i-0001")]), "{slow}");
+        assert_eq!(harness.alive(), ["i-0001"], "{slow}");
+        assert_reusable(&harness, &["i-0001"], slow).await;
+    }
+}
+
 /// Agents that poll too seldom to answer within the five seconds.
 #[tokio::test]
 async fn a_cancelled_run_does_not_wait_for_slow_agents() {

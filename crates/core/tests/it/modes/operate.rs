@@ -120,7 +120,7 @@ async fn a_machine_that_a_run_has_is_terminated_only_by_force() {
     assert_eq!(unknown.failure.unwrap().kind, FailureKind::InvalidInput);
 }
 
-/// Whatever the release of a claimed machine decides by is older than the drain.
+/// The release of a claimed machine decides by what it read before the drain.
 #[tokio::test]
 async fn a_claimed_machine_that_is_drained_does_not_return_to_the_pool() {
     let harness = Harness::new().await;

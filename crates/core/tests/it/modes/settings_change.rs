@@ -1,5 +1,5 @@
-//! A refresh that is given other settings: it applies all of them or none, whatever fails and
-//! wherever it is killed.
+//! A refresh that is given other settings: it applies all of them or none, also if a call
+//! fails or it is killed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -91,21 +91,32 @@ fn only_machines_that_have_reached_a_limit_are_replaced() {
     };
     assert_eq!(rotated(2), None);
     assert_eq!(rotated(1), Some(Invariant::Lifetime));
-    let kept = |ticketed: bool, runs: u32| {
+    let kept = |ticketed: bool, runs: u32, claimed: Option<u32>| {
         after(|audit| {
             with_settings(audit, &[("max-runs-per-machine", "2")]);
             audit.is_steady = true;
             audit.refresh_begins(Pid(1), &BTreeMap::new(), at(10));
             let counts = Counts { runs, ..Counts::default() };
+            if let Some(claimed) = claimed {
+                let other = InstanceId::new("i-2").unwrap();
+                audit.existing(&Record {
+                    id: other.clone(),
+                    counts: Counts { runs: claimed, ..counts },
+                    ..record(State::Claimed, "a", Some(600))
+                });
+                audit.changed_at.insert(other, at(12));
+            }
             let ticketed_at = ticketed.then(|| at(0));
             let idle = record(State::Idle, "", Some(600));
             audit.existing(&Record { counts, ticketed_at, ..idle });
             audit.refresh_rotates(&refresh::Outcome::default(), (at(10), at(20)));
         })
     };
-    assert_eq!(kept(true, 2), Some(Invariant::Lifetime), "it must not stay");
-    assert_eq!(kept(true, 1), None);
-    assert_eq!(kept(false, 2), None, "it is still leaving its run");
+    assert_eq!(kept(true, 2, None), Some(Invariant::Lifetime), "it must not stay");
+    assert_eq!(kept(true, 1, None), None);
+    assert_eq!(kept(false, 2, None), None, "it is still leaving its run");
+    assert_eq!(kept(true, 2, Some(3)), None, "the other one was to go, and a run has claimed it");
+    assert_eq!(kept(true, 2, Some(1)), Some(Invariant::Lifetime), "the other one was not to go");
 }
 
 #[test]
@@ -215,4 +226,35 @@ fn a_provision_that_has_ended_hides_no_ticket() {
     assert_eq!(hides(3, State::Idle, "2"), None, "another process received it");
     assert_eq!(hides(1, State::Idle, "1"), None, "another process hides an equal ticket");
     assert_eq!(hides(1, State::Terminated, "2"), None, "it leads nowhere");
+}
+
+#[test]
+fn refreshes_at_the_same_time_announce_one_renewal() {
+    let announced = |beside: bool| {
+        after(|audit| {
+            audit.is_quiet = true;
+            audit.records.insert(id(), record(State::Idle, "", Some(900)));
+            let mut all = Vec::new();
+            let mut send = |audit: &mut Audit, by: Pid, threshold: u64, now: u64| {
+                all.push(ticket(threshold).to_json());
+                audit.few_tickets(by, &[ticket(threshold)], &all, at(now));
+            };
+            let given = BTreeMap::new();
+            audit.refresh_begins(Pid(1), &given, at(10));
+            if beside {
+                audit.refresh_begins(Pid(2), &given, at(11));
+            }
+            send(audit, Pid(1), 500, 12);
+            audit.refresh_keeps(Pid(1), at(13));
+            if !beside {
+                audit.refresh_begins(Pid(2), &given, at(14));
+            }
+            send(audit, Pid(2), 501, 15);
+            audit.refresh_keeps(Pid(2), at(16));
+            audit.refresh_begins(Pid(3), &given, at(300));
+            send(audit, Pid(3), 900, 301);
+        })
+    };
+    assert_eq!(announced(true), None);
+    assert_eq!(announced(false), Some(Invariant::FewTickets), "each was alone");
 }

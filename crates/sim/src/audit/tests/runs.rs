@@ -40,6 +40,22 @@ fn attended(
 }
 
 #[test]
+fn a_refresh_leaves_a_rescue_to_the_next_one_only_if_its_time_is_up() {
+    let leaves = |limit: Option<u64>, took: u64, warning: &str| {
+        let audit = Audit { time_limit: limit.map(Duration::from_secs), ..Audit::default() };
+        let (label, took) = (Label::from(&run("a")), Duration::from_secs(took));
+        audit.has_no_time_for(&label, took, &[warning.to_owned()])
+    };
+    let late = "run a was not rescued: no time is left to launch machines, the next refresh does";
+    let stopped = "the time limit was reached, the next refresh continues";
+    assert!(leaves(Some(60), 45, late) && leaves(Some(60), 55, stopped));
+    assert!(!leaves(Some(60), 5, late) && !leaves(Some(60), 40, stopped), "there was time");
+    assert!(!leaves(None, 45, late) && !leaves(None, 55, stopped), "it has no limit");
+    assert!(!leaves(Some(60), 45, &late.replace("run a", "run b")), "it is about another run");
+    assert!(!leaves(Some(60), 55, "1 machine was not terminated"));
+}
+
+#[test]
 fn a_completed_run_has_no_machine_after_two_refreshes() {
     let completed = |audit: &mut Audit| {
         audit.existing(&held(State::Running, 9_000));

@@ -10,7 +10,7 @@ pub fn critical_path(log: &[LogEntry]) -> Vec<&LogEntry> {
     let mut by_end: Vec<&LogEntry> = log.iter().collect();
     by_end.sort_by_key(|entry| entry.ended());
     let mut chain: Vec<&LogEntry> = Vec::new();
-    // Whatever ends first leaves the most time for the rest of the chain.
+    // The call that ends first leaves the most time for the rest of the chain.
     for entry in by_end {
         if chain.last().is_none_or(|last| last.ended() <= entry.at) {
             chain.push(entry);

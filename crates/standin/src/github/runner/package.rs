@@ -33,7 +33,7 @@ pub struct RunnerPackage {
     /// again are in proportion.
     pub session_pause: Duration,
     /// How long after the end of a job the listener says so. If it gets a signal meanwhile, it says
-    /// that the job was cancelled, whatever its result.
+    /// that the job was cancelled, also if it was not.
     pub closing_pause: Duration,
 }
 

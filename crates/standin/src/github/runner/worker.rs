@@ -74,7 +74,7 @@ async fn work(root: &Path) -> io::Result<Option<Outcome>> {
 }
 
 /// Lets a worker execute a job, and prints the listener's line about its end. A listener that is told to
-/// end just before that line calls the job cancelled, whatever GitHub was told.
+/// end just before that line calls the job cancelled, also if GitHub was told otherwise.
 pub(super) async fn supervise(
     place: Place,
     order: Order,

@@ -22,7 +22,12 @@ pub(super) async fn dump(attempt: &Attempt<'_>, done: &Progress) {
         ));
         BTreeSet::new()
     });
-    undo_launches(attempt, "dumped", &ended, done).await;
+    let handed_over = undo_launches(attempt, "dumped", &ended, done).await;
+    let handed_over: Vec<Instance<Live>> =
+        handed_over.iter().filter_map(Instance::believe).collect();
+    let retired = attempt.plane.retire_all(&handed_over, "dumped").await;
+    done.terminated(retired.reaped.iter().cloned());
+    done.not_terminated(&retired.failed);
 }
 
 /// Returns the machines that it found, terminated or not.

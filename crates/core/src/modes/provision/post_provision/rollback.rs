@@ -49,7 +49,9 @@ impl Undo<'_> {
         let records = self.of_run(&touched).await;
         let seen: BTreeSet<InstanceId> = records.iter().flatten().map(|r| r.id.clone()).collect();
         let launches = undo_launches(self.attempt, "rolled back", &seen, self.done);
-        join(self.undo(records.as_deref().unwrap_or_default()), launches).await;
+        let undo = self.undo(records.as_deref().unwrap_or_default());
+        let ((), handed_over) = join(undo, launches).await;
+        join_all(handed_over.iter().map(|record| self.give_back(record))).await;
         let missing: BTreeSet<InstanceId> = touched.difference(&seen).cloned().collect();
         if records.is_some() && !missing.is_empty() {
             self.attempt.plane.clock.sleep(LATE_WRITE).await;

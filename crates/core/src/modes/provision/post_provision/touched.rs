@@ -43,16 +43,18 @@ pub(super) async fn recorded(
 /// not every machine got its record. An intent whose launch was answered is closed with `outcome`
 /// if nothing failed. The others stay open for refresh, because their machines may not be in the
 /// provider's list yet. The machines in `seen` have a record and are left to the caller.
+///
+/// Returns the machines that the run has nevertheless, because a refresh has handed them to it just then.
 pub(super) async fn undo_launches(
     attempt: &Attempt<'_>,
     outcome: &str,
     seen: &BTreeSet<InstanceId>,
     done: &Progress,
-) {
+) -> Vec<Record> {
     let plane = attempt.plane;
     let open = attempt.holdings.open_intents();
     if open.is_empty() {
-        return;
+        return Vec::new();
     }
     let launched = match launched_under(attempt, &open).await {
         Ok(launched) => {
@@ -63,15 +65,16 @@ pub(super) async fn undo_launches(
             done.failed(format!(
                 "machines of the last launch may run until their deadline: {error}"
             ));
-            return;
+            return Vec::new();
         }
     };
     let records = join_all(launched.iter().map(|machine| with_record(attempt, machine))).await;
-    let mut created = Vec::new();
-    let mut failed = Vec::new();
+    let (mut created, mut handed_over, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (machine, record) in launched.iter().zip(records) {
         match record {
-            Ok(record) => created.extend(record),
+            Ok(Launched::New(it)) => created.push(it),
+            Ok(Launched::HandedOver(record)) => handed_over.push(*record),
+            Ok(Launched::NotOurs) => {}
             Err(error) => failed.push((machine.id.clone(), error)),
         }
     }
@@ -85,6 +88,9 @@ pub(super) async fn undo_launches(
             close(attempt, intent, outcome, done).await;
         }
     }
+    let is_ours = |record: &Record| record.run.as_ref() == Some(&attempt.request.run);
+    handed_over.extend(retired.alive.into_iter().filter(is_ours));
+    handed_over
 }
 
 async fn close(attempt: &Attempt<'_>, mut intent: Intent, outcome: &str, done: &Progress) {
@@ -103,13 +109,19 @@ async fn launched_under(attempt: &Attempt<'_>, intents: &[Intent]) -> PortResult
     Ok(machines.into_iter().filter(ours).collect())
 }
 
+/// A machine of a launch, by its record.
+enum Launched {
+    /// It is `created` for the run.
+    New(Instance<Created>),
+    /// A refresh has handed it to the run.
+    HandedOver(Box<Record>),
+    /// It is of another run by now, or of none.
+    NotOurs,
+}
+
 /// Registers a machine that was launched and has no record yet, so that it is terminated like any
-/// other: store first. `None` if it has a record that is not `created` for this run: it may belong
-/// to another run by now.
-async fn with_record(
-    attempt: &Attempt<'_>,
-    machine: &Machine,
-) -> PortResult<Option<Instance<Created>>> {
+/// other: store first.
+async fn with_record(attempt: &Attempt<'_>, machine: &Machine) -> PortResult<Launched> {
     let (plane, request) = (attempt.plane, attempt.request);
     let timeout = attempt.times.created_timeout;
     let change =
@@ -117,10 +129,13 @@ async fn with_record(
     // If this process dies here and the machine becomes ready, refresh hands it to the run.
     let change = change.reusing(attempt.reuse).because("launched, but never registered");
     match plane.apply(change).await {
-        Ok(created) => Ok(Some(created)),
+        Ok(created) => Ok(Launched::New(created)),
         Err(NotCommitted::Refused(refused)) => {
-            let found = refused.found.as_ref().and_then(Instance::<Created>::believe);
-            Ok(found.filter(|created| created.run() == Some(&request.run)))
+            let ours = refused.found.filter(|found| found.run.as_ref() == Some(&request.run));
+            Ok(ours.map_or(Launched::NotOurs, |found| match Instance::believe(&found) {
+                Some(created) => Launched::New(created),
+                None => Launched::HandedOver(Box::new(found)),
+            }))
         }
         Err(NotCommitted::Unreachable(error)) => Err(error),
     }
