@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
-use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::requirements::{Requirements, TypePatterns};
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
@@ -130,6 +130,15 @@ impl Compute for Ec2Compute {
 
     fn default_types(&self) -> TypePatterns {
         DEFAULT_TYPES.parse().expect("sound patterns")
+    }
+
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        _settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        fleet::launchable(requirements, types)
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

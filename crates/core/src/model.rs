@@ -22,6 +22,7 @@ pub mod reuse;
 pub mod secret;
 pub mod settings;
 pub mod signal;
+pub mod spend;
 pub mod summary;
 pub mod ticket;
 pub mod timestamp;

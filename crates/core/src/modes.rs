@@ -14,4 +14,5 @@ pub mod provision;
 pub mod refresh;
 pub mod release;
 pub mod status;
+pub(crate) mod tariff;
 pub mod teardown;

@@ -445,6 +445,14 @@ pub trait Compute: Send + Sync {
     }
     /// The instance types to accept where a request names none.
     fn default_types(&self) -> TypePatterns;
+    /// Which of these instance types an order with these requirements may launch, going by their names
+    /// and the settings: each that it may launch, and perhaps others.
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String>;
     /// The id under which records, tickets and runners know the machine that the provider calls
     /// `name`. The agent on that machine derives the same id from the same name, so the two agree
     /// without having met. Different machines of one set of records have different ids.

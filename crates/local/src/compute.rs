@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
-use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::requirements::{Requirements, TypePatterns};
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
 use ondeck_core::runtime::batcher::Batcher;
@@ -287,6 +287,18 @@ impl Compute for LocalCompute {
 
     fn default_types(&self) -> TypePatterns {
         DEFAULT_TYPES.parse().expect("sound patterns")
+    }
+
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        let Ok(options) = Options::from_map(&settings.backend) else { return Vec::new() };
+        let fitting = options.catalogue.fitting(requirements).into_iter();
+        let known = fitting.filter(|this| types.contains(&this.name.as_str()));
+        known.map(|this| this.name.clone()).collect()
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

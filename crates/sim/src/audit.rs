@@ -15,6 +15,7 @@ mod reruns;
 mod reuse;
 mod room;
 mod runs;
+mod spend;
 mod transition;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,6 +164,8 @@ pub(crate) struct Audit {
     last_refresh: Option<(Timestamp, Timestamp)>,
     /// Machines whose launchers began when there was no ceiling, and when they were launched.
     launched_unaware: BTreeMap<InstanceId, Timestamp>,
+    /// By when a refresh has seen of each machine that is gone that it is.
+    paid_until: BTreeMap<InstanceId, Timestamp>,
     /// When a refresh last ended, successful or not.
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.

@@ -67,6 +67,7 @@ impl Exit {
             Some(
                 FailureKind::NoCapacity
                 | FailureKind::AtCeiling
+                | FailureKind::AtSpendCap
                 | FailureKind::NotReady
                 | FailureKind::Busy,
             ) => ProcessOutcome::GaveUp,

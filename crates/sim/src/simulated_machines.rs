@@ -160,6 +160,11 @@ impl SimulatedMachines {
         self.machines.keys().chain(removed.map(|(id, _)| id)).cloned().collect()
     }
 
+    /// When each machine that is gone was removed.
+    pub(crate) fn removals(&self) -> BTreeMap<InstanceId, Timestamp> {
+        self.removed.iter().map(|(id, at)| (id.clone(), timestamp(*at))).collect()
+    }
+
     /// When a machine was removed; `None` if it exists or never did.
     pub(crate) fn removed_at(&self, id: &InstanceId) -> Option<Micros> {
         self.removed.get(id).copied()

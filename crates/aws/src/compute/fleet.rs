@@ -1,6 +1,7 @@
 //! One launch: one `CreateFleet` of type instant, which tries once and reports the outcome.
 
 mod cause;
+mod launchable;
 mod request;
 
 use ondeck_core::model::ids::{InstanceId, ProviderName};
@@ -10,6 +11,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Launched, Machine, Order, PortError, PortResult};
 
 use self::cause::{CAPACITY, for_a_person, is_for_a_person, is_unmatched, remedy};
+pub(super) use self::launchable::launchable;
 use super::identity;
 use super::options::LaunchOptions;
 use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Query, Refusal};

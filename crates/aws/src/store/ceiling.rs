@@ -13,6 +13,8 @@ use ondeck_core::model::ceiling::{
     Limits, MachineCount, Reservation, ReservationVerdict, Reserved, Settlement,
 };
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::money::Money;
+use ondeck_core::model::spend::{ReservedSpend, Spend};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
 
@@ -28,11 +30,17 @@ pub(super) async fn reserve(
     const EFFECT: &str = "SET #total = #total + :count, \
          #classes.#class = if_not_exists(#classes.#class, :zero) + :count, \
          #reservations.#intent = :reserved, #version = #version + :one";
+    const MONEY: &str = ", #spend.#committed = #spend.#committed + :cost";
     let condition = condition(reservation, limits);
-    let Reservation { intent, class, count, deadline } = reservation.clone();
+    let Reservation { intent, class, count, deadline, spend } = reservation.clone();
     let (settled_at, machines) = (None, Vec::new());
-    let reserved = Reserved { class: class.clone(), count, deadline, settled_at, machines };
+    let reserved = Reserved { class: class.clone(), count, deadline, settled_at, machines, spend };
     let mut values = condition.values;
+    let mut effect = EFFECT.to_owned();
+    if let (Some(limit), Some(asked)) = (&limits.spend, &spend) {
+        effect.push_str(MONEY);
+        values.push((":cost", number(asked.on(limit.day, limit.day).nanos())));
+    }
     values.extend([
         (":count", number(count)),
         (":zero", number(0)),
@@ -44,9 +52,9 @@ pub(super) async fn reserve(
         .update_item()
         .table_name(&table.name)
         .set_key(Some(Key::machine_count().attributes()))
-        .set_expression_attribute_names(Some(names(&[EFFECT, &condition.text], &class, &intent)))
+        .set_expression_attribute_names(Some(names(&[&effect, &condition.text], &class, &intent)))
         .set_expression_attribute_values(Some(owned(values)))
-        .update_expression(EFFECT)
+        .update_expression(effect)
         .condition_expression(condition.text)
         .return_values_on_condition_check_failure(OnRefusal::AllOld);
     match table.ask(update.send()).await {
@@ -84,6 +92,21 @@ fn condition(reservation: &Reservation, limits: &Limits) -> Condition {
         });
         values.push((":class", number(room(limit))));
     }
+    if let Some(limit) = &limits.spend {
+        let cost = reservation.spend.map(|asked| asked.on(limit.day, limit.day));
+        text.push_str(match cost {
+            Some(_) => {
+                " AND #spend.#since = :cap AND #spend.#day = :day AND #spend.#committed <= :money"
+            }
+            // Without a cost, core admits nothing below a cap.
+            None => " AND #spend.#since = :cap AND #spend.#since <> :cap",
+        });
+        values.push((":cap", self::text(limit.since)));
+        if let Some(cost) = cost {
+            values.push((":day", self::text(limit.day)));
+            values.push((":money", number((limit.cap - cost).nanos())));
+        }
+    }
     Condition { text, values }
 }
 
@@ -94,9 +117,14 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
          #version = #version + :one, \
          #total = #total - :back, #classes.#class = #classes.#class - :back";
     const CONDITION: &str = "#reservations.#intent.#count = :from";
-    let Settlement { intent, class, from, to, machines, at } = settlement;
+    const MONEY: &str = ", #reservations.#intent.#hourly = :hourly, \
+         #spend.#committed = #spend.#committed - :money";
+    const OF_DAY: &str =
+        " AND #spend.#day = :day AND attribute_exists(#reservations.#intent.#hourly)";
+    let Settlement { intent, class, from, to, machines, at, spend } = settlement;
     let Some(back) = from.checked_sub(*to) else { return Ok(()) };
-    let values = vec![
+    let (mut effect, mut condition) = (EFFECT.to_owned(), CONDITION.to_owned());
+    let mut values = vec![
         (":from", number(from)),
         (":to", number(to)),
         (":back", number(back)),
@@ -104,15 +132,24 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
         (":machines", machines_value(machines)),
         (":one", number(1)),
     ];
+    if let Some(money) = spend {
+        effect.push_str(MONEY);
+        condition.push_str(OF_DAY);
+        values.extend([
+            (":hourly", number(money.hourly.nanos())),
+            (":money", number(money.back.nanos())),
+            (":day", text(money.day)),
+        ]);
+    }
     let update = table
         .client
         .update_item()
         .table_name(&table.name)
         .set_key(Some(Key::machine_count().attributes()))
-        .set_expression_attribute_names(Some(names(&[EFFECT, CONDITION], class, intent)))
+        .set_expression_attribute_names(Some(names(&[&effect, &condition], class, intent)))
         .set_expression_attribute_values(Some(owned(values)))
-        .update_expression(EFFECT)
-        .condition_expression(CONDITION);
+        .update_expression(effect)
+        .condition_expression(condition);
     match table.ask(update.send()).await {
         Ok(_) => Ok(()),
         Err(error) => match error.as_service_error() {
@@ -172,7 +209,7 @@ fn owned(values: Vec<(&'static str, AttributeValue)>) -> HashMap<String, Attribu
 }
 
 fn count_item(count: &MachineCount) -> Item {
-    let MachineCount { since, version, recounts, total, classes, reservations } = count;
+    let MachineCount { since, version, recounts, total, classes, reservations, spend } = count;
     let classes = classes.iter().map(|(class, count)| (class.to_string(), number(count)));
     let reservations =
         reservations.iter().map(|(id, reserved)| (id.to_string(), reserved_value(reserved)));
@@ -185,16 +222,54 @@ fn count_item(count: &MachineCount) -> Item {
         ("classes", AttributeValue::M(classes.collect())),
         ("reservations", AttributeValue::M(reservations.collect())),
     ]));
+    written.extend(spend.as_ref().map(|spend| ("spend".to_owned(), spend_value(spend))));
     written
 }
 
+/// Amounts are numbers of billionths of a dollar.
+fn spend_value(spend: &Spend) -> AttributeValue {
+    let Spend { since, day, as_of, spent, hourly, committed } = spend;
+    AttributeValue::M(item([
+        ("since", text(since)),
+        ("day", text(day)),
+        ("asOf", text(as_of)),
+        ("spent", number(spent.nanos())),
+        ("hourly", number(hourly.nanos())),
+        ("committed", number(committed.nanos())),
+    ]))
+}
+
+fn spend_of(item: &Item) -> Result<Option<Spend>, String> {
+    let Some(value) = item.get("spend") else { return Ok(None) };
+    let value = value.as_m().map_err(|_| "spend is no map".to_owned())?;
+    Ok(Some(Spend {
+        since: time(value, "since")?,
+        day: time(value, "day")?,
+        as_of: time(value, "asOf")?,
+        spent: money(value, "spent")?,
+        hourly: money(value, "hourly")?,
+        committed: money(value, "committed")?,
+    }))
+}
+
+fn money(item: &Item, name: &str) -> Result<Money, String> {
+    read_number(item, name).map(Money::from_nanos)
+}
+
 fn reserved_value(reserved: &Reserved) -> AttributeValue {
-    let Reserved { class, count, deadline, settled_at, machines } = reserved;
+    let Reserved { class, count, deadline, settled_at, machines, spend } = reserved;
     let mut value =
         item([("class", text(class)), ("count", number(count)), ("deadline", text(deadline))]);
     if let Some(at) = settled_at {
         value.insert("settledAt".to_owned(), text(at));
         value.insert("machines".to_owned(), machines_value(machines));
+    }
+    if let Some(ReservedSpend { hourly, from, until }) = spend {
+        value.extend(item([
+            ("hourly", number(hourly.nanos())),
+            ("from", text(from)),
+            ("until", text(until)),
+        ]));
     }
     AttributeValue::M(value)
 }
@@ -240,6 +315,7 @@ fn counted(item: &Item, version: u64) -> Result<MachineCount, String> {
             .iter()
             .map(reservation)
             .collect::<Result<BTreeMap<_, _>, String>>()?,
+        spend: spend_of(item)?,
     })
 }
 
@@ -251,6 +327,14 @@ fn reserved(item: &Item) -> Result<Reserved, String> {
         deadline: time(item, "deadline")?,
         settled_at: settled.transpose()?,
         machines: machines(item)?,
+        spend: match item.contains_key("hourly") {
+            false => None,
+            true => Some(ReservedSpend {
+                hourly: money(item, "hourly")?,
+                from: time(item, "from")?,
+                until: time(item, "until")?,
+            }),
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use ondeck_core::model::ceiling::{
 };
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Store;
-use ondeck_core::testkit::contract::ceiling_race;
+use ondeck_core::testkit::contract::{ceiling_race, spend_race};
 use ondeck_core::testkit::plane;
 
 use crate::dynamodb_proxy::{DynamoDbProxy, ProxyAction};
@@ -16,23 +16,25 @@ use crate::store_harness::{HOUR, StoreHarness, instance, noon, text};
 
 fn reservation(intent: &str, count: u32) -> Reservation {
     let (intent, class) = (intent.parse().unwrap(), "large".parse().unwrap());
-    Reservation { intent, class, count, deadline: noon() + HOUR }
+    Reservation { intent, class, count, deadline: noon() + HOUR, spend: None }
 }
 
 fn limits() -> Limits {
-    Limits { since: noon(), pool: Some(5), class: Some(4) }
+    Limits { since: noon(), pool: Some(5), class: Some(4), spend: None }
 }
 
 fn settlement(intent: &str, from: u32, to: u32) -> Settlement {
     let Reservation { intent, class, .. } = reservation(intent, from);
-    Settlement { intent, class, from, to, machines: vec![instance("i-1")], at: noon() }
+    let machines = vec![instance("i-1")];
+    Settlement { intent, class, from, to, machines, at: noon(), spend: None }
 }
 
 #[tokio::test]
-async fn places_are_given_once_through_many_clients() {
+async fn places_and_money_are_given_once_through_many_clients() {
     let harness = StoreHarness::new();
     let stores = join_all((0..8).map(|_| harness.store())).await;
     ceiling_race(&stores.iter().collect::<Vec<_>>()).await;
+    spend_race(&stores.iter().collect::<Vec<_>>()).await;
     harness.done().await;
 }
 
@@ -96,6 +98,7 @@ async fn a_corrupt_count_admits_no_launch_and_is_replaced() {
         (&[("total", text("many"))][..], Some(3)),
         (&[("classes", text("none"))][..], Some(3)),
         (&[("reservations", text("none"))][..], Some(3)),
+        (&[("spend", text("much"))][..], Some(3)),
         (&[("since", text("long ago"))][..], Some(3)),
     ] {
         let sound = MachineCount { version: 3, ..MachineCount::empty(noon()) };

@@ -20,7 +20,7 @@ use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record};
-use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::requirements::{Requirements, TypePatterns};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::summary::ProvisionSummary;
@@ -266,6 +266,15 @@ impl Compute for Holding<dyn Compute> {
     fn notice(&self, settings: &Settings) -> Option<String> {
         self.inner.notice(settings)
     }
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        self.inner.launchable(requirements, settings, types)
+    }
+
     fn default_types(&self) -> TypePatterns {
         self.inner.default_types()
     }

@@ -107,7 +107,9 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
     let tickets: Vec<([&str; 1], f64)> =
         tickets.iter().map(|(class, count)| ([class.as_str()], number(*count))).collect();
     text.many(t::TICKETS, tickets.iter().map(|(labels, count)| (&labels[..], *count)));
-    let Summary { warm, oldest_idle, refreshed, refresh_overdue, ceilings, problems, .. } = summary;
+    let Summary {
+        warm, oldest_idle, refreshed, refresh_overdue, ceilings, problems, spend, ..
+    } = summary;
     if let Some(share) = warm {
         let cold = share.handed_over.saturating_sub(share.warm);
         let samples: [(&[&str], f64); 2] =
@@ -129,6 +131,11 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
         ceilings.iter().filter_map(|(class, count, _)| Some((&class[..], (*count)?.into())));
     text.many(t::CEILING, counted);
     text.many(t::CEILING_MAX, ceilings.iter().map(|(class, _, max)| (&class[..], (*max).into())));
+    if let Some(used) = spend {
+        let parts = [("spent", used.spent), ("reserved", used.reserved), ("cap", used.cap)];
+        let parts = parts.map(|(part, amount)| ([part], amount.dollars()));
+        text.many(t::SPEND, parts.iter().map(|(labels, amount)| (&labels[..], *amount)));
+    }
     let mut kinds: Vec<[&str; 1]> = problems.iter().map(|it| [it.kind.as_str()]).collect();
     kinds.sort_unstable();
     kinds.dedup();

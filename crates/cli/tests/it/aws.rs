@@ -24,6 +24,7 @@ mod operate;
 pub(crate) mod permissions;
 mod proxy;
 mod refused_agent;
+mod spend;
 mod teardown;
 mod trust;
 mod wake_ups;

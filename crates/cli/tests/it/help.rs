@@ -188,6 +188,8 @@ fn the_help_of_refresh() {
                                           run-failed [default: they return to the pool]
           --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
                                           class: "100 large=20" [default: no limit]
+          --max-spend-per-day <DOLLARS>   Most that machines may cost on a day in UTC, at list prices;
+                                          needs max-machine-age-min [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
                                           a runner
           --rescue <ACTION>               Action for runs whose jobs are queued without a machine:

@@ -45,6 +45,7 @@ mod reset;
 mod reuse;
 mod shell;
 mod signals;
+mod spend;
 mod teardown;
 mod terminal;
 mod versions;

@@ -2,7 +2,8 @@
 //!
 //! The store keeps one [`MachineCount`]. A launch is counted before it happens, by a
 //! [`Reservation`] under its intent; refresh corrects the count by what exists. So the count may be
-//! too high until the next refresh, and is never too low.
+//! too high until the next refresh, and is never too low. With a cap on what machines may cost, the
+//! count has their [`Spend`] as well.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass};
+use crate::model::spend::{ReservedSpend, Spend, SpendLimit, SpendSettlement};
 use crate::model::timestamp::Timestamp;
 
 /// The most machines that may exist at once, in the pool and by class. Without a number there is no
@@ -37,6 +39,9 @@ pub struct MachineCount {
     pub classes: BTreeMap<ResourceClass, u32>,
     /// The launches that the lists of machines may not show yet. They are part of the numbers above.
     pub reservations: BTreeMap<IntentId, Reserved>,
+    /// What the machines cost. `None` if there was no cap when refresh counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spend: Option<Spend>,
 }
 
 /// The places that a launch has.
@@ -52,6 +57,9 @@ pub struct Reserved {
     /// The machines of an answered launch. Empty if they are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<InstanceId>,
+    /// What the machines may cost; `None` if there was no cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spend: Option<ReservedSpend>,
 }
 
 /// A request for places, made before the launch.
@@ -61,6 +69,8 @@ pub struct Reservation {
     pub class: ResourceClass,
     pub count: u32,
     pub deadline: Timestamp,
+    /// What the machines may cost; `Some` if [`Limits::spend`] is.
+    pub spend: Option<ReservedSpend>,
 }
 
 /// The ceilings that a reservation must keep.
@@ -71,6 +81,7 @@ pub struct Limits {
     pub pool: Option<u32>,
     /// Of the reservation's class.
     pub class: Option<u32>,
+    pub spend: Option<SpendLimit>,
 }
 
 /// The answer to a reservation.
@@ -93,6 +104,8 @@ pub struct Settlement {
     /// These machines, or none if it does not matter which they are.
     pub machines: Vec<InstanceId>,
     pub at: Timestamp,
+    /// What becomes of the money that was reserved; `Some` if there is a cap.
+    pub spend: Option<SpendSettlement>,
 }
 
 impl MaxMachines {
@@ -103,7 +116,8 @@ impl MaxMachines {
 
     /// The limits for machines of a class; `None` if there is none.
     pub fn limits(&self, class: &ResourceClass, since: Timestamp) -> Option<Limits> {
-        let limits = Limits { since, pool: self.pool, class: self.classes.get(class).copied() };
+        let class = self.classes.get(class).copied();
+        let limits = Limits { since, pool: self.pool, class, spend: None };
         (limits.pool.is_some() || limits.class.is_some()).then_some(limits)
     }
 }
@@ -148,6 +162,7 @@ impl MachineCount {
             total: 0,
             classes: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            spend: None,
         }
     }
 
@@ -167,6 +182,30 @@ impl MachineCount {
             && fits(self.total, limits.pool)
             && fits(self.of_class(&reservation.class), limits.class)
             && !self.reservations.contains_key(&reservation.intent)
+            && self.has_money(reservation, limits)
+    }
+
+    fn has_money(&self, reservation: &Reservation, limits: &Limits) -> bool {
+        let Some(limit) = &limits.spend else { return true };
+        match (&self.spend, &reservation.spend) {
+            (Some(spend), Some(asked)) => spend.admits(asked, limit),
+            _ => false,
+        }
+    }
+
+    /// What the launches with a reservation may cost.
+    pub fn reserved_spends(&self) -> impl Iterator<Item = ReservedSpend> {
+        self.reservations.values().filter_map(|reserved| reserved.spend)
+    }
+
+    /// The count with the spend of a later day, as if all machines that count may be there for
+    /// `longest` from midnight on. `None` if it has no spend, or one of that day or a later one.
+    #[must_use]
+    pub fn on_day(mut self, day: Timestamp, longest: Duration) -> Option<MachineCount> {
+        let spend = self.spend.as_ref().filter(|spend| spend.day < day)?;
+        self.spend = Some(spend.carried_over(day, longest, self.reserved_spends()));
+        self.version += 1;
+        Some(self)
     }
 
     /// The count after a reservation; `None` if it is refused.
@@ -175,22 +214,31 @@ impl MachineCount {
         if !self.admits(reservation, limits) {
             return None;
         }
-        let Reservation { intent, class, count, deadline } = reservation.clone();
+        let Reservation { intent, class, count, deadline, spend } = reservation.clone();
         self.version += 1;
         self.total = self.total.saturating_add(count);
         *self.classes.entry(class.clone()).or_default() += count;
-        let reserved = Reserved { class, count, deadline, settled_at: None, machines: Vec::new() };
+        if let (Some(of_day), Some(asked), Some(_)) = (&mut self.spend, &spend, &limits.spend) {
+            of_day.committed += asked.on(of_day.day, of_day.day);
+        }
+        let (settled_at, machines) = (None, Vec::new());
+        let reserved = Reserved { class, count, deadline, settled_at, machines, spend };
         self.reservations.insert(intent, reserved);
         Some(self)
     }
 
     /// The count after a settlement; `None` if it has no effect, because the reservation is gone or
-    /// has another number of places.
+    /// has another number of places, or because its money was reserved on another day.
     #[must_use]
     pub fn settle(mut self, settlement: &Settlement) -> Option<MachineCount> {
         let reserved = self.reservations.get_mut(&settlement.intent)?;
         if reserved.count != settlement.from || settlement.to > settlement.from {
             return None;
+        }
+        if let Some(money) = &settlement.spend {
+            let of_day = self.spend.as_mut().filter(|spend| spend.day == money.day)?;
+            reserved.spend.as_mut()?.hourly = money.hourly;
+            of_day.committed = of_day.committed - money.back;
         }
         (reserved.count, reserved.settled_at) = (settlement.to, Some(settlement.at));
         reserved.machines.clone_from(&settlement.machines);
@@ -227,6 +275,7 @@ impl ReservationVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::money::Money;
 
     fn class(name: &str) -> ResourceClass {
         name.parse().unwrap()
@@ -238,11 +287,11 @@ mod tests {
 
     fn reservation(intent: &str, of: &str, count: u32) -> Reservation {
         let (intent, class) = (intent.parse().unwrap(), class(of));
-        Reservation { intent, class, count, deadline: at(600) }
+        Reservation { intent, class, count, deadline: at(600), spend: None }
     }
 
     fn limits(pool: Option<u32>, class: Option<u32>) -> Limits {
-        Limits { since: at(0), pool, class }
+        Limits { since: at(0), pool, class, spend: None }
     }
 
     #[test]
@@ -319,6 +368,7 @@ mod tests {
             to,
             machines: vec!["i-1".parse().unwrap()],
             at: at(9),
+            spend: None,
         };
         let settled = reserved.clone().settle(&settlement(5, 3)).unwrap();
         assert_eq!((settled.total, settled.of_class(&class("large"))), (3, 3));
@@ -330,6 +380,79 @@ mod tests {
         assert_eq!(reserved.settle(&unknown), None);
     }
 
+    const HOUR: u64 = 3_600;
+
+    fn usd(dollars: f64) -> Money {
+        Money::from_dollars(dollars).unwrap()
+    }
+
+    /// A count whose spend is of the first day, with a reservation of two dollars until midnight.
+    fn with_money() -> (MachineCount, Limits) {
+        let spend = Spend {
+            since: at(5),
+            day: at(0),
+            as_of: at(0),
+            spent: usd(1.0),
+            hourly: usd(0.25),
+            committed: usd(3.0),
+        };
+        let count = MachineCount { spend: Some(spend), ..MachineCount::empty(at(0)) };
+        let limit = SpendLimit { since: at(5), cap: usd(5.0), day: at(0) };
+        (count, Limits { spend: Some(limit), ..limits(None, None) })
+    }
+
+    fn costing(intent: &str, hourly: f64) -> Reservation {
+        let money =
+            ReservedSpend { hourly: usd(hourly), from: at(22 * HOUR), until: at(30 * HOUR) };
+        Reservation { spend: Some(money), ..reservation(intent, "large", 2) }
+    }
+
+    #[test]
+    fn places_and_money_are_reserved_together() {
+        let (count, limits) = with_money();
+        for (asked, pool, granted) in [
+            (costing("a", 1.0), None, true),
+            (costing("a", 1.001), None, false),
+            (costing("a", 1.0), Some(1), false),
+            (reservation("a", "large", 1), None, false),
+        ] {
+            let limits = Limits { pool, ..limits };
+            let after = count.clone().reserve(&asked, &limits);
+            assert_eq!(after.is_some(), granted, "{asked:?} {limits:?}");
+        }
+        let full = count.clone().reserve(&costing("a", 1.0), &limits).unwrap();
+        assert_eq!((full.total, full.spend.as_ref().unwrap().committed), (2, usd(5.0)));
+        assert!(!full.admits(&costing("b", 0.1), &limits));
+        let uncounted = MachineCount { spend: None, ..count };
+        assert!(!uncounted.admits(&costing("a", 0.1), &limits), "the cap was not counted for");
+    }
+
+    #[test]
+    fn money_that_a_launch_does_not_need_returns_once_and_only_on_its_day() {
+        let (count, limits) = with_money();
+        let full = count.reserve(&costing("a", 1.0), &limits).unwrap();
+        let money = SpendSettlement { day: at(0), hourly: usd(0.25), back: usd(1.5) };
+        let settlement = Settlement {
+            intent: "a".parse().unwrap(),
+            class: class("large"),
+            from: 2,
+            to: 1,
+            machines: Vec::new(),
+            at: at(23 * HOUR),
+            spend: Some(money),
+        };
+        let settled = full.clone().settle(&settlement).unwrap();
+        assert_eq!(settled.spend.as_ref().unwrap().committed, usd(3.5));
+        assert_eq!(settled.reserved_spends().next().unwrap().hourly, usd(0.25));
+        assert_eq!(settled.settle(&settlement), None, "a repetition");
+        let next_day = full.on_day(at(24 * HOUR), Duration::from_secs(2 * HOUR)).unwrap();
+        let carried = usd(0.25 * 2.0 + 1.0 * 6.0);
+        assert_eq!(next_day.spend.as_ref().unwrap().committed, carried);
+        assert_eq!(next_day.clone().settle(&settlement), None, "its day is over");
+        assert_eq!(next_day.clone().on_day(at(24 * HOUR), Duration::ZERO), None);
+        assert_eq!(next_day.on_day(at(0), Duration::ZERO), None, "a day does not come again");
+    }
+
     #[test]
     fn a_launch_may_be_unlisted_for_a_while() {
         let lag = Duration::from_secs(60);
@@ -339,6 +462,7 @@ mod tests {
             deadline: at(600),
             settled_at: None,
             machines: Vec::new(),
+            spend: None,
         };
         let settled = Reserved { settled_at: Some(at(100)), ..open.clone() };
         for (reserved, listed_at, may) in

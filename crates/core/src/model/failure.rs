@@ -30,6 +30,8 @@ pub enum FailureKind {
     NoCapacity,
     /// The pool or the class has as many machines as `max-machines` allows.
     AtCeiling,
+    /// A launch could make machines cost more than `max-spend-per-day` allows.
+    AtSpendCap,
     /// Machines were launched and did not become ready.
     NotReady,
     /// Store, queue or compute did not answer.
@@ -57,13 +59,14 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 18] = [
+    pub const ALL: [FailureKind; 19] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::Closed,
         FailureKind::InUse,
         FailureKind::NoCapacity,
         FailureKind::AtCeiling,
+        FailureKind::AtSpendCap,
         FailureKind::NotReady,
         FailureKind::Unavailable,
         FailureKind::Busy,
@@ -82,7 +85,7 @@ impl FailureKind {
         match self {
             FailureKind::InvalidInput => 2,
             FailureKind::NotSetUp | FailureKind::Closed => 3,
-            FailureKind::NoCapacity | FailureKind::AtCeiling => 4,
+            FailureKind::NoCapacity | FailureKind::AtCeiling | FailureKind::AtSpendCap => 4,
             FailureKind::NotReady => 5,
             FailureKind::Unavailable | FailureKind::Busy => 6,
             FailureKind::Forge => 7,
@@ -107,6 +110,7 @@ impl FailureKind {
             FailureKind::InUse => "in-use",
             FailureKind::NoCapacity => "no-capacity",
             FailureKind::AtCeiling => "at-ceiling",
+            FailureKind::AtSpendCap => "at-spend-cap",
             FailureKind::NotReady => "not-ready",
             FailureKind::Unavailable => "unavailable",
             FailureKind::Busy => "busy",

@@ -67,6 +67,11 @@ impl MinIdle {
         minimums.map(|minimum| (&minimum.class, minimum.count))
     }
 
+    /// Every minimum, whenever it holds.
+    pub fn all(&self) -> impl Iterator<Item = &Minimum> {
+        self.entries.iter().flat_map(|entry| &entry.minimums)
+    }
+
     /// The first minimum for machines of the same kind as an earlier one with the same window.
     pub fn repeated(&self) -> Option<String> {
         let minimums = self.entries.iter().flat_map(|entry| {

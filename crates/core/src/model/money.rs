@@ -2,12 +2,15 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 const NANOS: f64 = 1e9;
 const HOUR_MS: i128 = 3_600_000;
 
 /// An amount in US dollars, in whole billionths, so that the parts of an amount add up to it. It may be
 /// negative.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Money(i64);
 
 impl Money {
@@ -17,6 +20,16 @@ impl Money {
     pub fn from_dollars(dollars: f64) -> Option<Money> {
         let nanos = (dollars * NANOS).round();
         (nanos.abs() < 9e18).then_some(Money(nanos as i64))
+    }
+
+    /// From whole billionths of a dollar.
+    pub fn from_nanos(nanos: i64) -> Money {
+        Money(nanos)
+    }
+
+    /// In whole billionths of a dollar.
+    pub fn nanos(self) -> i64 {
+        self.0
     }
 
     pub fn dollars(self) -> f64 {

@@ -94,6 +94,11 @@ impl Prices {
         })
     }
 
+    /// The types that have a price on demand, in alphabetical order.
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        self.on_demand.keys().map(String::as_str)
+    }
+
     /// What an hour of a machine of this type costs on demand. `None` if the table does not have it.
     pub fn on_demand(&self, instance_type: &str) -> Option<Money> {
         self.on_demand.get(instance_type).copied()

@@ -13,8 +13,10 @@ use crate::model::excerpt::{one_line, quoted};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 pub use crate::model::min_idle::MinIdle;
+use crate::model::money::Money;
 use crate::model::requirements::ClassSize;
 use crate::model::reuse::Reuse;
+use crate::model::spend;
 use crate::model::timestamp::Timestamp;
 
 input_struct! {
@@ -74,6 +76,14 @@ input_struct! {
         )
         .or_described("no limit")
         .in_file("max-machines", FileForm::MaxMachines);
+    max_spend_per_day: Option<Money> = None, |text| spend::dollars(text).map(Some),
+        Input::stored(
+            "max-spend-per-day",
+            "DOLLARS",
+            "Most that machines may cost on a day in UTC, at list prices; needs max-machine-age-min",
+        )
+        .or_described("no limit")
+        .in_file("machines", FileForm::Number);
     pre_runner_script: String = String::new(), |text: &str| Ok(text.to_owned()),
         Input::stored(
             "pre-runner-script",
@@ -108,8 +118,11 @@ input_struct! {
         /// Over how many keys a store should spread each of its lists; 0 if refresh has recorded
         /// nothing, which means one.
         index_shards: u32;
-        /// When `max-machines` was set, having been unset before; `None` while it is unset.
+        /// When `max-machines` or `max-spend-per-day` was set, both having been unset before; `None`
+        /// while they are.
         ceiling_since: Option<Timestamp>;
+        /// When `max-spend-per-day` was set, having been unset before; `None` while it is unset.
+        spend_since: Option<Timestamp>;
         /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
         /// it has seen too few.
         registration_p95: Option<Duration>;
@@ -223,6 +236,9 @@ pub const INDEX_SHARDS: &str = "index-shards";
 
 /// The name under which refresh records since when there is a ceiling. Not an input.
 pub(crate) const CEILING_SINCE: &str = "ceiling-since";
+/// The name under which refresh records since when there is a cap on what machines may cost. Not an
+/// input.
+pub(crate) const SPEND_SINCE: &str = "spend-since";
 /// The name under which refresh records how long registrations take. Not an input.
 pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 
@@ -283,7 +299,7 @@ impl Interruption {
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 12] = [
+const UNVERSIONED: [&str; 13] = [
     VERSION,
     MINTED,
     SET_UP_BY,
@@ -291,6 +307,7 @@ const UNVERSIONED: [&str; 12] = [
     INDEX_SHARDS,
     REGISTRATION_P95,
     CEILING_SINCE,
+    SPEND_SINCE,
     RUNS_MARKER,
     NOTICES,
     APPLIED_CONFIG,
@@ -371,6 +388,7 @@ impl Settings {
                 // As with the credentials, refresh corrects it.
                 INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
                 CHECKED => settings.checked = Timestamp::parse(value).ok(),
+                SPEND_SINCE => settings.spend_since = Timestamp::parse(value).ok(),
                 CEILING_SINCE => settings.ceiling_since = Timestamp::parse(value).ok(),
                 REGISTRATION_P95 => {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);

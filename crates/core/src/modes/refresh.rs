@@ -30,6 +30,7 @@ mod registration_time;
 mod requeue;
 mod runs;
 mod settings_news;
+mod spend;
 pub(crate) mod survey;
 mod wake_ups;
 
@@ -44,6 +45,7 @@ use self::infrastructure::InForce;
 pub use self::infrastructure::check_together;
 use self::limit::Limit;
 pub use self::limit::{SHORTEST as SHORTEST_LIMIT, TIME_LIMIT, time_limit};
+pub use self::spend::SpendUse;
 use self::survey::Survey;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::finding::{FindingKind, Findings};
@@ -110,6 +112,10 @@ pub struct Outcome {
     /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
     /// they could not be counted.
     pub ceilings: Vec<CeilingUse>,
+    /// What machines cost today. `None` if there is no cap, or if they could not be counted.
+    pub spend: Option<SpendUse>,
+    /// Machines that were drained because what they may still cost today does not fit below the cap.
+    pub drained: Vec<InstanceId>,
     /// How many machines the provider listed at the beginning. `None` if it did not answer.
     pub machines: Option<usize>,
     /// What operators should hear of, see [`announce`](crate::modes::notices::announce).
@@ -279,6 +285,9 @@ async fn repair(
         let reaped = reap::reap(plane, live, outcome).await;
         keep_first(&mut failure, reaped.map(|classes| emptied = classes));
     }
+    if settings.max_spend_per_day.is_none() {
+        outcome.findings.complete(FindingKind::SpendNearCap);
+    }
     let earlier = Earlier::read(plane, settings).await;
     match Survey::take(plane, live, outcome, &mut failure).await {
         Ok(mut survey) => {
@@ -287,7 +296,7 @@ async fn repair(
             keep_first(&mut failure, drained::terminate(plane, &mut survey, outcome).await);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
-            let counted = ceiling::recount(plane, settings, earlier, &survey, outcome).await;
+            let counted = ceiling::recount(plane, settings, earlier, &mut survey, outcome).await;
             keep_first(&mut failure, counted);
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, settings_news::tell(plane, &survey).await);

@@ -40,7 +40,8 @@ pub struct Reading {
     pub unreadable: Vec<Unreadable>,
     /// How many tickets the queue of each class has.
     pub tickets: Vec<(ResourceClass, usize)>,
-    /// The stored count of machines. `None` if there is no ceiling, no count, or no permission.
+    /// The stored count of machines. `None` if there is neither a ceiling nor a cap, no count, or no
+    /// permission.
     pub count: Option<MachineCount>,
     /// The latest hand-overs, newest first. `None` if they were not asked for, or cannot be read.
     pub hand_overs: Option<Vec<EventRow>>,
@@ -69,7 +70,7 @@ impl Reading {
             PortResult::Ok((class.clone(), depth.total()))
         });
         let count = async {
-            let is_asked = settings.max_machines.is_set();
+            let is_asked = settings.max_machines.is_set() || settings.max_spend_per_day.is_some();
             let count = call(plane, asked, || plane.store.machine_count());
             if is_asked { or_unknown("the count of machines", count.await).flatten() } else { None }
         };

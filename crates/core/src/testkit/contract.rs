@@ -10,6 +10,7 @@ mod clock;
 mod compute;
 mod history;
 mod pool;
+mod spend;
 mod store;
 mod transitions;
 mod wake_ups;
@@ -19,6 +20,7 @@ pub use clock::clock_suite;
 pub use compute::compute_suite;
 pub use history::history_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
+pub use spend::spend_race;
 pub use store::{StatusOfRemoved, claim_race, store_suite};
 pub use wake_ups::wake_up_suite;
 
@@ -62,6 +64,7 @@ mod tests {
         let store = MemoryStore::default();
         claim_race(&[&store, &store]).await;
         ceiling_race(&[&store, &store]).await;
+        spend_race(&[&store, &store]).await;
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ mod reuse;
 mod runs;
 mod selection;
 mod settings_change;
+mod spend;
 mod teardown;
 mod time_limit;
 mod wake_ups;

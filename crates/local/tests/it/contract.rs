@@ -7,7 +7,7 @@ use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
     StatusOfRemoved, ceiling_race, claim_race, history_suite, pool_duplicates_suite,
-    pool_passes_untouched, pool_suite, store_suite,
+    pool_passes_untouched, pool_suite, spend_race, store_suite,
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
@@ -34,11 +34,12 @@ async fn a_claim_has_one_winner_through_many_connections() {
 }
 
 #[tokio::test]
-async fn places_below_the_ceiling_are_given_once_through_many_connections() {
+async fn places_and_money_are_given_once_through_many_connections() {
     let harness = LocalHarness::new();
     let stores: Vec<LocalStore> =
         (0..8).map(|_| LocalStore::new(Db::open(&harness.home).unwrap())).collect();
     ceiling_race(&stores.iter().collect::<Vec<_>>()).await;
+    spend_race(&stores.iter().collect::<Vec<_>>()).await;
 }
 
 #[tokio::test]

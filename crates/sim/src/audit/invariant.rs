@@ -71,6 +71,8 @@ pub enum Invariant {
     MinimumKept,
     /// No launch exceeds the ceiling on machines.
     Ceiling,
+    /// Machines cost no more than the cap, going by how long they exist.
+    SpendCap,
     /// The count of the ceiling is never less than the machines that exist.
     Counted,
     /// Each change gives a machine the time that the settings and the call say.
@@ -160,6 +162,7 @@ impl Invariant {
             Invariant::FoundInPool => "found in the pool",
             Invariant::MinimumKept => "minimum is kept",
             Invariant::Ceiling => "ceiling holds",
+            Invariant::SpendCap => "spend stays below its cap",
             Invariant::Counted => "count is not short",
             Invariant::Deadline => "deadline is right",
             Invariant::Lifetime => "lifetimes hold",

@@ -108,9 +108,10 @@ impl Audit {
         }
     }
 
-    /// Whether any ceiling has been in force since then.
+    /// Whether any ceiling, or a cap on what machines may cost, has been in force since then.
     pub(crate) fn has_ceiling_since(&self, time: Timestamp) -> bool {
-        self.texts_since("max-machines", time).iter().any(|text| !text.is_empty())
+        self.has_cap_since(time)
+            || self.texts_since("max-machines", time).iter().any(|text| !text.is_empty())
     }
 
     /// All texts of a setting that have been in force since then.
@@ -127,7 +128,8 @@ impl Audit {
         let Some(began) = self.began(by).filter(|_| self.is_steady) else { return };
         // Those with a time limit launch once, also beside each other.
         let is_alone = self.refreshes_at_work() <= 1 || self.leaves_new();
-        if !order.run.as_str().starts_with(KEPT_FOR) || !is_alone {
+        // Below a cap an order names types instead of the patterns by which minimums are told apart.
+        if !order.run.as_str().starts_with(KEPT_FOR) || !is_alone || self.has_cap_since(began) {
             return;
         }
         let ordered = &order.requirements;

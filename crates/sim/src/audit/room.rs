@@ -81,7 +81,7 @@ impl Audit {
     }
 
     /// Whether no other refresh has been at work since this moment.
-    fn is_alone(&self, since: Timestamp) -> bool {
+    pub(super) fn is_alone(&self, since: Timestamp) -> bool {
         self.refreshes_at_work() <= 1 && self.refresh_ended.is_none_or(|ended| ended < since)
     }
 

@@ -4,6 +4,7 @@ mod limits;
 mod reruns;
 mod room;
 mod runs;
+mod spend;
 
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::Counts;

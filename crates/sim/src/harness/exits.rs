@@ -136,6 +136,9 @@ impl Harness {
         if let Some(counted) = counted {
             let existed = self.world.machines().existed_since(began);
             self.world.audit().counts_no_more(began, &counted, &existed);
+            let removed = self.world.machines().removals();
+            let now = self.kernel.true_time();
+            self.world.audit().reserves_no_more(began, &counted, &removed, now);
         }
     }
 
@@ -251,6 +254,8 @@ impl Harness {
         }
         let at_ceiling = failure.kind == FailureKind::AtCeiling
             && self.world.audit().has_ceiling_since(call.began);
+        let at_cap =
+            failure.kind == FailureKind::AtSpendCap && self.world.audit().has_cap_since(call.began);
         if at_ceiling {
             let lasted = now.since(call.began);
             self.world.audit().waits_for_room(&call.ask, call.began, lasted);
@@ -262,7 +267,7 @@ impl Harness {
         }
         // A run that is released while it asks again loses what it has.
         let is_served = run == PROBE || self.plan.is_clear() && undisturbed;
-        let must_succeed = is_served && !is_contradictory && !at_ceiling;
+        let must_succeed = is_served && !is_contradictory && !at_ceiling && !at_cap;
         if must_succeed && call.ask.source != SourcePolicy::Pool {
             let how = format!("run {run} was refused without a fault: {failure}");
             self.world.audit().violated(Invariant::Succeeds, how);

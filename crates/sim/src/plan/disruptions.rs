@@ -155,7 +155,10 @@ impl Plan {
         let last = self.faults_end_at / SECOND;
         for _ in 0..random.u32(1..4) {
             let at = random.u64(30..last) * SECOND + random.u64(0..SECOND);
-            let given = settings::change(self.skew == 0, random);
+            let mut given = settings::change(self.skew == 0, random);
+            if self.settings.contains_key(settings::CAP) {
+                given.retain(|(name, value)| *name != settings::AGE || !value.is_empty());
+            }
             self.actions.push((at, Action::RefreshWith(given)));
         }
     }

@@ -10,6 +10,10 @@ pub(super) const GRACE: &str = "self-termination-grace-sec";
 /// The setting of what refresh does about jobs whose machine was taken away.
 pub(super) const ON_INTERRUPTION: &str = "on-interruption";
 
+/// The cap on what machines may cost in a day, and the age that it needs.
+pub(super) const CAP: &str = "max-spend-per-day";
+pub(super) const AGE: &str = "max-machine-age-min";
+
 /// The script that machines run once in some histories.
 const SCRIPT: &str = "echo ready";
 
@@ -68,6 +72,12 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     // Drawn apart, so that the histories of other seeds stay as they were.
     if fastrand::Rng::with_seed(random.get_seed() ^ 0xdeb6).u8(0..8) == 0 {
         settings.insert("debug-on-failure-min".to_owned(), "2".to_owned());
+    }
+    let mut apart = fastrand::Rng::with_seed(random.get_seed() ^ 0xca50);
+    if apart.u8(0..8) == 0 {
+        let cap = ["0.12", "0.25", "0.6"][apart.usize(0..3)];
+        settings.insert(CAP.to_owned(), cap.to_owned());
+        settings.entry(AGE.to_owned()).or_insert_with(|| "8".to_owned());
     }
     settings
 }

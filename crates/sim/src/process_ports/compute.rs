@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
-use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::requirements::{Requirements, TypePatterns};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
 use ondeck_core::testkit::PartialLaunch;
@@ -74,6 +74,15 @@ impl Compute for ProcessPorts {
         self.call("compute", "set up compute", String::new, set_up).await
     }
 
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        self.world.compute.launchable(requirements, settings, types)
+    }
+
     fn default_types(&self) -> TypePatterns {
         self.world.compute.default_types()
     }
@@ -109,6 +118,10 @@ impl Compute for ProcessPorts {
             let existing = at_once(world.compute.machines()).unwrap_or_default();
             world.audit().launched(pid, &order, &launched.machines, now);
             world.audit().within_ceiling(pid, &news, &existing);
+            if !news.is_empty() {
+                let removed = world.machines().removals();
+                world.audit().keeps_cap(pid, &removed, now);
+            }
             let counted = at_once(Store::machine_count(&world.store)).ok().flatten();
             if let Some(counted) = counted.filter(|_| !news.is_empty()) {
                 world.audit().counts(pid, &counted, &existing);

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass};
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::requirements::{Requirements, TypePatterns};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::ticket::Ticket;
@@ -253,6 +253,15 @@ impl Compute for Services {
         self.0.meter.count("DescribeLaunchTemplateVersions", 1);
         self.0.answer(DESCRIBE, 1).await;
         self.0.compute.set_up(settings).await
+    }
+
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        self.0.compute.launchable(requirements, settings, types)
     }
 
     fn default_types(&self) -> TypePatterns {

@@ -108,7 +108,7 @@ fn wanted(requirements: &Requirements, options: &LaunchOptions) -> Params {
 
 /// Whether a pattern names burstable types, which are those of the families T1, T2, T3 and so on. A
 /// pattern that happens to match them, such as `*`, does not name them.
-fn is_burstable(pattern: &str) -> bool {
+pub(super) fn is_burstable(pattern: &str) -> bool {
     let mut letters = pattern.chars();
     letters.next() == Some('t')
         && letters.next().is_some_and(|second| second.is_ascii_digit() || second == '*')
@@ -116,7 +116,7 @@ fn is_burstable(pattern: &str) -> bool {
 
 /// Whether a pattern names bare metal, such as `c6i.metal` and `m7i.metal-24xl`. One that happens to
 /// match it, such as `c6i.*`, does not: these machines take many minutes to start.
-fn is_bare_metal(pattern: &str) -> bool {
+pub(super) fn is_bare_metal(pattern: &str) -> bool {
     pattern.split_once('.').is_some_and(|(_, size)| size.starts_with("metal"))
 }
 

@@ -65,10 +65,21 @@ fn every_setting_can_be_stated_in_the_file() {
                 _ => "text",
             },
         };
-        let stored = map(&[(row.name, text)]);
+        let mut stored = map(&[(row.name, text)]);
+        if row.name == "max-spend-per-day" {
+            stored.extend(map(&[("max-machine-age-min", "60")]));
+        }
         let file = render::render(&BTreeMap::new(), &stored);
         assert_eq!(texts(&file), stored, "{file}");
     }
+}
+
+#[test]
+fn a_cap_without_an_age_is_a_problem_of_its_line() {
+    let problems = read("[machines]\nmax-spend-per-day = 7\n").unwrap_err();
+    let problem = &problems[0];
+    assert_eq!((problems.len(), problem.line), (1, 2));
+    assert!(problem.message.starts_with("max-spend-per-day needs max-machine-age-min"));
 }
 
 #[test]

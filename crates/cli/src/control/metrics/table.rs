@@ -70,6 +70,8 @@ metrics! {
         "Machines that count against max-machines; without a class against the number of the pool";
     CEILING_MAX "ondeck_ceiling_max_machines" ["class"]
         "Numbers of max-machines; without a class the number of the pool";
+    SPEND "ondeck_spend_dollars" ["kind"]
+        "What machines cost on this day in UTC below max-spend-per-day: spent, reserved until midnight, and the cap";
     PROBLEMS "ondeck_problems" ["kind"] "Kinds of problems that ondeck status reports, each 1";
     UNREADABLE "ondeck_unreadable_records" [] "Records that cannot be read";
     }

@@ -55,6 +55,7 @@ enum ErrorKind {
     InUse,
     NoCapacity,
     AtCeiling,
+    AtSpendCap,
     NotReady,
     Unavailable,
     Busy,
@@ -78,6 +79,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::InUse => ErrorKind::InUse,
             FailureKind::NoCapacity => ErrorKind::NoCapacity,
             FailureKind::AtCeiling => ErrorKind::AtCeiling,
+            FailureKind::AtSpendCap => ErrorKind::AtSpendCap,
             FailureKind::NotReady => ErrorKind::NotReady,
             FailureKind::Unavailable => ErrorKind::Unavailable,
             FailureKind::Busy => ErrorKind::Busy,
@@ -125,6 +127,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::InUse => "runs own machines of the pool",
         FailureKind::NoCapacity => "no capacity",
         FailureKind::AtCeiling => "max-machines is reached",
+        FailureKind::AtSpendCap => "max-spend-per-day is reached",
         FailureKind::NotReady => "machines did not become ready",
         FailureKind::Unavailable => "store, queue or compute unavailable",
         FailureKind::Busy => "compute throttles requests",
@@ -168,6 +171,7 @@ mod tests {
         ### ondeck refresh failed: runs own machines of the pool / Exit code 12: runs own machines of the pool.
         ### ondeck refresh failed: no capacity / Exit code 4: no capacity.
         ### ondeck refresh failed: max-machines is reached / Exit code 4: max-machines is reached.
+        ### ondeck refresh failed: max-spend-per-day is reached / Exit code 4: max-spend-per-day is reached.
         ### ondeck refresh failed: machines did not become ready / Exit code 5: machines did not become ready.
         ### ondeck refresh failed: store, queue or compute unavailable / Exit code 6: store, queue or compute unavailable.
         ### ondeck refresh failed: compute throttles requests / Exit code 6: compute throttles requests.

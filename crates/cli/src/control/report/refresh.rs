@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
-use ondeck_core::modes::refresh::{CeilingUse, Outcome};
+use ondeck_core::modes::refresh::{CeilingUse, Outcome, SpendUse};
 use serde::Serialize;
 
 use super::Report;
 use super::configuration::ConfigurationInForce;
 use super::failure::{ErrorJson, section};
 use super::markdown::{ROWS, code, counted, plain, table};
-use super::wire::{ResultStatus, SchemaVersion, to_json};
+use super::wire::{ResultStatus, SchemaVersion, SpendJson, to_json};
 use crate::control::applied::Enforcement;
 use crate::inputs::Backend;
 
@@ -74,6 +74,13 @@ pub(super) struct RefreshJson {
     /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
     /// the machines could not be counted.
     ceilings: Vec<CeilingJson>,
+    /// What machines cost today. Absent if there is no cap, or if they could not be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spend: Option<SpendJson>,
+    /// Machines that were drained because what they may still cost today is more than
+    /// `max-spend-per-day` leaves. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drained: Vec<String>,
     /// Problems that did not stop the rest of the refresh.
     warnings: Vec<String>,
     /// Only after a failure. The other fields list what was done despite it.
@@ -140,6 +147,8 @@ impl From<&RefreshReport> for RefreshJson {
             stranded: labels(&outcome.stranded),
             rescued: labels(&outcome.rescued),
             ceilings: outcome.ceilings.iter().map(CeilingJson::from).collect(),
+            spend: outcome.spend.as_ref().map(SpendJson::from),
+            drained: ids(&outcome.drained),
             warnings: outcome.warnings.clone(),
             error: failure.map(ErrorJson::from),
         }
@@ -175,6 +184,7 @@ impl Report for RefreshReport {
         );
         lines.extend(minimum_cost(&self.outcome));
         lines.extend(ceilings.iter().map(room));
+        lines.extend(self.outcome.spend.as_ref().map(spend));
         lines.join("\n")
     }
 
@@ -227,6 +237,9 @@ fn markdown(outcome: &Outcome) -> String {
         let lines: Vec<String> = outcome.ceilings.iter().map(|one| plain(&room(one))).collect();
         text += &format!("\n{}.\n", lines.join("; "));
     }
+    if let Some(used) = &outcome.spend {
+        text += &format!("\n{}.\n", plain(&spend(used)));
+    }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
         let which = labels(&outcome.stranded);
@@ -250,6 +263,15 @@ fn room(ceiling: &CeilingUse) -> String {
         None => format!("the pool has {machines} of {max} machines"),
         Some(class) => format!("class {class} has {machines} of {max} machines"),
     }
+}
+
+/// How much of the cap is used.
+fn spend(used: &SpendUse) -> String {
+    let SpendUse { spent, reserved, cap, .. } = used;
+    let day = used.date();
+    format!(
+        "machines of {day} (UTC) have cost {spent} and may cost {reserved} more, of {cap} a day"
+    )
 }
 
 /// What refresh did, how often, and to which: only what happened at least once.
@@ -288,6 +310,11 @@ fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
             "machines at the end of their lifetime replaced",
             outcome.rotated.len(),
             ids(&outcome.rotated),
+        ),
+        (
+            "machines drained for the cap on their cost",
+            outcome.drained.len(),
+            ids(&outcome.drained),
         ),
     ];
     actions.into_iter().filter(|(_, count, _)| *count > 0).collect()
@@ -329,6 +356,8 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 mod tests {
     use ondeck_core::model::finding::Findings;
     use ondeck_core::model::ids::ResourceClass;
+    use ondeck_core::model::money::Money;
+    use ondeck_core::model::timestamp::Timestamp;
 
     use super::*;
 
@@ -368,6 +397,13 @@ mod tests {
                 CeilingUse { class: None, machines: 98, max: 100 },
                 CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
             ],
+            spend: Some(SpendUse {
+                day: Timestamp::parse("2026-11-19T00:00:00Z").unwrap(),
+                spent: Money::from_nanos(3_200_000_000),
+                reserved: Money::from_nanos(950_000_000),
+                cap: Money::from_nanos(5_000_000_000),
+            }),
+            drained: ids(&["i-t"]),
             machines: Some(98),
             findings: Findings::default(),
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
@@ -396,10 +432,13 @@ mod tests {
         | machines starting to keep the pool warm | 1 |  |
         | idle machines kept for longer | 1 | `i-f` |
         | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
+        | machines drained for the cap on their cost | 1 | `i-t` |
 
         min-idle costs, in machine-hours a week: large 200, xlarge 0.33
 
         the pool has 98 of 100 machines; class large has 20 of 20 machines.
+
+        machines of 2026-11-19 (UTC) have cost &#36;3.20 and may cost &#36;0.9500 more, of &#36;5.00 a day.
 
         **1 run has waiting jobs and too few machines:** `17`
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::record::Unreadable;
 use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::modes::refresh::SpendUse;
 use serde::{Serialize, Serializer};
 
 /// Serialises an output. The types here have string keys and no failing parts.
@@ -87,5 +88,31 @@ pub(super) struct UnreadableJson {
 impl From<&Unreadable> for UnreadableJson {
     fn from(row: &Unreadable) -> UnreadableJson {
         UnreadableJson { instance_id: row.id.clone(), problem: row.problem.clone() }
+    }
+}
+
+/// What machines cost on a day in UTC, at list prices on demand, below `max-spend-per-day`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SpendJson {
+    /// The day, such as `2026-11-19`.
+    day: String,
+    /// What they have cost since midnight, in dollars.
+    spent_usd: f64,
+    /// What they may cost besides until the next midnight, in dollars.
+    reserved_usd: f64,
+    /// The cap, in dollars.
+    cap_usd: f64,
+}
+
+impl From<&SpendUse> for SpendJson {
+    fn from(used: &SpendUse) -> SpendJson {
+        SpendJson {
+            day: used.date(),
+            spent_usd: used.spent.dollars(),
+            reserved_usd: used.reserved.dollars(),
+            cap_usd: used.cap.dollars(),
+        }
     }
 }

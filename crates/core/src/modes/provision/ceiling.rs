@@ -1,5 +1,6 @@
 //! The ceiling, as one launch meets it: places are reserved before the launch, and those that it
-//! does not need are given back after it. Claims of idle machines need no place.
+//! does not need are given back after it. With a cap on what machines may cost, the same write reserves
+//! money. Claims of idle machines need neither.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +12,13 @@ use crate::inputs::times::Times;
 use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{IntentId, ResourceClass};
+use crate::model::money::Money;
+use crate::model::requirements::Requirements;
 use crate::model::settings::Settings;
+use crate::model::spend::{ReservedSpend, Spend, SpendLimit, SpendSettlement};
 use crate::model::summary::WaitCause;
 use crate::model::timestamp::Timestamp;
+use crate::modes::tariff::{Priced, Tariff, longest, no_price};
 use crate::ports::Machine;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
@@ -22,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// How long a refresh may take from setting a ceiling to counting the machines.
 const COUNTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a launch asks while the day of the count changes.
+const ATTEMPTS: u32 = 10;
 
 /// The most machines that a settlement names, so that the count stays small.
 const NAMED_MACHINES: usize = 100;
@@ -33,8 +41,18 @@ pub(super) struct Places {
     pub(super) count: u32,
     /// How many machines were claimed while there was no room.
     pub(super) claimed: u32,
-    /// `None` if there is no ceiling.
+    /// `None` if there is neither a ceiling nor a cap.
     reservation: Option<Reservation>,
+    /// The types that may be launched below the cap; `None` if there is none.
+    pub(super) priced: Option<Priced>,
+}
+
+/// What one launch asks for.
+struct Wish<'a> {
+    intent: &'a IntentId,
+    limits: Limits,
+    /// `None` if there is no cap.
+    priced: Option<Priced>,
 }
 
 /// The times of a call that may wait for room. Machines that it holds meanwhile must outlast the
@@ -44,7 +62,9 @@ pub(super) fn times_with_patience(
     request: &Request,
     settings: &Settings,
 ) -> Times {
-    if request.is_of_refresh() || limits(settings, &request.options.class).is_none() {
+    let since = Timestamp::from_millis(0);
+    let limits = settings.max_machines.limits(&request.options.class, since);
+    if request.is_of_refresh() || limits.is_none() {
         times.ceiling_patience = Duration::ZERO;
     }
     times.claim_timeout += times.ceiling_patience;
@@ -56,23 +76,35 @@ pub(super) fn times_with_patience(
 /// for as long as the call's patience lasts, and claims machines that become idle. Then the launch
 /// needs fewer places, or none.
 ///
-/// Fails with `AtCeiling` if there is still no room.
+/// Fails with `AtCeiling` if there is still no room, and at once with `AtSpendCap` if there is no money,
+/// because it takes until midnight for more.
 pub(super) async fn reserve(
     attempt: &Attempt<'_>,
     intent: &IntentId,
+    requirements: &Requirements,
     wanted: u32,
 ) -> Result<Places, Failure> {
-    let Some(limits) = limits(&attempt.settings, &attempt.requirements.class) else {
-        return Ok(Places { count: wanted, claimed: 0, reservation: None });
+    let settings = &attempt.settings;
+    let Some(limits) = limits(settings, &requirements.class, attempt.plane.now()) else {
+        return Ok(Places { count: wanted, claimed: 0, reservation: None, priced: None });
     };
-    let refusal = match ask(attempt, intent, wanted, &limits).await? {
-        Ok(reservation) => return Ok(granted(reservation, 0)),
+    let priced = match limits.spend {
+        None => None,
+        Some(_) => {
+            let priced = Tariff::new().priced(&*attempt.plane.compute, requirements, settings);
+            let subject = format!("class {}", requirements.class);
+            Some(priced.ok_or_else(|| no_price(&subject, &requirements.types))?)
+        }
+    };
+    let wish = Wish { intent, limits, priced };
+    let refusal = match ask(attempt, &wish, wanted).await? {
+        Ok(reservation) => return Ok(granted(reservation, &wish, 0)),
         Err(refusal) => refusal,
     };
     let Some(patience) = patience(attempt, &refusal) else { return Err(refusal.into()) };
     attempt.plane.progress.stage(&format!("waiting for room: {refusal}"));
     let (from, why) = (attempt.plane.clock.steady(), refusal.to_string());
-    let places = wait(attempt, intent, wanted, &limits, refusal, patience).await;
+    let places = wait(attempt, &wish, wanted, refusal, patience).await;
     attempt.journal.waited((from, attempt.plane.clock.steady()), WaitCause::Room, &why);
     places
 }
@@ -93,46 +125,106 @@ pub(super) async fn settle(attempt: &Attempt<'_>, places: &Places, launched: &[M
         to: count.min(reservation.count),
         machines: machines.collect(),
         at: plane.now(),
+        spend: reservation.spend.as_ref().map(|reserved| corrected(attempt, reserved, launched)),
     };
     if let Err(error) = plane.retried(|| plane.store.settle_reservation(&settlement)).await {
         tracing::warn!("places below the ceiling were not given back: {error}");
     }
 }
 
-fn limits(settings: &Settings, class: &ResourceClass) -> Option<Limits> {
-    // Refresh notes the time together with the setting. Without it no count is for this ceiling.
-    let since = settings.ceiling_since.unwrap_or(Timestamp::from_millis(0));
-    settings.max_machines.limits(class, since)
+/// What becomes of the money of a launch, now that its machines are known.
+fn corrected(
+    attempt: &Attempt<'_>,
+    reserved: &ReservedSpend,
+    launched: &[Machine],
+) -> SpendSettlement {
+    let (tariff, compute) = (Tariff::new(), &*attempt.plane.compute);
+    let price = |machine: &Machine| tariff.of(compute, &attempt.settings, &machine.spec);
+    let hourly = launched.iter().map(price).sum();
+    let day = reserved.from.start_of_day();
+    let needed = ReservedSpend { hourly, ..*reserved };
+    SpendSettlement { day, hourly, back: reserved.on(day, day) - needed.on(day, day) }
 }
 
-fn granted(reservation: Reservation, claimed: u32) -> Places {
-    Places { count: reservation.count, claimed, reservation: Some(reservation) }
+/// The limits for machines of a class; `None` if there is neither a ceiling nor a cap.
+fn limits(settings: &Settings, class: &ResourceClass, now: Timestamp) -> Option<Limits> {
+    // Refresh notes the times together with the settings. Without them no count is for these limits.
+    let noted = |since: Option<Timestamp>| since.unwrap_or(Timestamp::from_millis(0));
+    let since = noted(settings.ceiling_since);
+    let of_machines = settings.max_machines.limits(class, since);
+    let Some(cap) = settings.max_spend_per_day else { return of_machines };
+    let limit = SpendLimit { since: noted(settings.spend_since), cap, day: now.start_of_day() };
+    let unlimited = Limits { since, pool: None, class: None, spend: None };
+    Some(Limits { spend: Some(limit), ..of_machines.unwrap_or(unlimited) })
 }
 
-/// Asks the store for the places of one launch.
+fn granted(reservation: Reservation, wish: &Wish<'_>, claimed: u32) -> Places {
+    let count = reservation.count;
+    Places { count, claimed, reservation: Some(reservation), priced: wish.priced.clone() }
+}
+
+/// Asks the store for the places and the money of one launch. The first launch of a day carries over
+/// what exists, unless refresh has done that.
 async fn ask(
     attempt: &Attempt<'_>,
-    intent: &IntentId,
+    wish: &Wish<'_>,
     count: u32,
-    limits: &Limits,
 ) -> Result<Result<Reservation, Refusal>, Failure> {
-    let plane = attempt.plane;
-    let reservation = Reservation {
-        intent: intent.clone(),
+    let (plane, intent) = (attempt.plane, wish.intent);
+    let mut limits = wish.limits;
+    if let Some(limit) = &mut limits.spend {
+        limit.day = limit.day.max(plane.now().start_of_day());
+    }
+    for _ in 0..ATTEMPTS {
+        let reservation = reservation(attempt, wish, &limits, count);
+        let verdict = plane.retried(|| plane.store.reserve(&reservation, &limits)).await?;
+        if verdict.is_granted(intent) {
+            return Ok(Ok(reservation));
+        }
+        let found = match verdict {
+            ReservationVerdict::Refused(found) => found.filter(|found| is_for(found, &limits)),
+            ReservationVerdict::Granted => None,
+        };
+        let day = found.as_ref().and_then(|found| found.spend.as_ref()).map(|spend| spend.day);
+        match (&mut limits.spend, day, &found) {
+            // The clock of another process is a little ahead.
+            (Some(limit), Some(day), _) if day > limit.day => limit.day = day,
+            (Some(limit), Some(day), Some(found)) if day < limit.day => {
+                let longest = longest(&attempt.settings, &attempt.times);
+                let version = Some(found.version);
+                if let Some(next) = found.clone().on_day(limit.day, longest) {
+                    plane.retried(|| plane.store.replace_machine_count(version, &next)).await?;
+                }
+            }
+            _ => return Ok(Err(Refusal { found, limits, reservation })),
+        }
+    }
+    let message = "the count of machines changes too often";
+    Err(Failure::new(FailureKind::Busy, message).hint("retry in a few minutes"))
+}
+
+/// Whether refresh has counted for these limits.
+fn is_for(found: &MachineCount, limits: &Limits) -> bool {
+    let spend = found.spend.as_ref();
+    let is_capped = |limit: SpendLimit| spend.is_some_and(|spend| spend.since == limit.since);
+    found.since == limits.since && limits.spend.is_none_or(is_capped)
+}
+
+fn reservation(attempt: &Attempt<'_>, wish: &Wish<'_>, limits: &Limits, count: u32) -> Reservation {
+    let now = attempt.plane.now();
+    let longest = longest(&attempt.settings, &attempt.times);
+    let spend = wish.priced.as_ref().zip(limits.spend).map(|(priced, limit)| ReservedSpend {
+        hourly: priced.dearest.times(count.into()),
+        from: now.max(limit.day),
+        until: now + longest,
+    });
+    Reservation {
+        intent: wish.intent.clone(),
         class: attempt.requirements.class.clone(),
         count,
-        deadline: plane.now() + attempt.times.created_timeout,
-    };
-    let verdict = plane.retried(|| plane.store.reserve(&reservation, limits)).await?;
-    if verdict.is_granted(intent) {
-        return Ok(Ok(reservation));
+        deadline: now + attempt.times.created_timeout,
+        spend,
     }
-    let found = match verdict {
-        ReservationVerdict::Refused(found) => found.filter(|found| found.since == limits.since),
-        ReservationVerdict::Granted => None,
-    };
-    let class = reservation.class;
-    Ok(Err(Refusal { found, limits: *limits, class, needed: count }))
 }
 
 /// How long this call may wait because of a refusal; `None` if waiting cannot help or its patience
@@ -140,7 +232,8 @@ async fn ask(
 fn patience(attempt: &Attempt<'_>, refusal: &Refusal) -> Option<Duration> {
     let limits = refusal.limits;
     let asked = attempt.request.options.count;
-    if [limits.pool, limits.class].iter().flatten().any(|limit| *limit < asked) {
+    let is_hopeless = [limits.pool, limits.class].iter().flatten().any(|limit| *limit < asked);
+    if is_hopeless || refusal.lacks_money().is_some() {
         return None;
     }
     let at_most = match &refusal.found {
@@ -155,9 +248,8 @@ fn patience(attempt: &Attempt<'_>, refusal: &Refusal) -> Option<Duration> {
 
 async fn wait(
     attempt: &Attempt<'_>,
-    intent: &IntentId,
+    wish: &Wish<'_>,
     wanted: u32,
-    limits: &Limits,
     refusal: Refusal,
     at_most: Duration,
 ) -> Result<Places, Failure> {
@@ -169,10 +261,12 @@ async fn wait(
         let so_far = before + claim_idle(attempt, wanted - before).await?;
         claimed.store(so_far, Ordering::Relaxed);
         if so_far >= wanted {
-            return Ok(Some(Places { count: 0, claimed: so_far, reservation: None }));
+            let (reservation, priced) = (None, None);
+            return Ok(Some(Places { count: 0, claimed: so_far, reservation, priced }));
         }
-        match ask(attempt, intent, wanted - so_far, limits).await? {
-            Ok(reservation) => Ok(Some(granted(reservation, so_far))),
+        match ask(attempt, wish, wanted - so_far).await? {
+            Ok(reservation) => Ok(Some(granted(reservation, wish, so_far))),
+            Err(refusal) if refusal.lacks_money().is_some() => Err(refusal.into()),
             Err(refusal) => {
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
                 Ok::<_, Failure>(None)
@@ -201,16 +295,35 @@ struct Refusal {
     /// `None` if refresh has not counted since the ceiling was set.
     found: Option<MachineCount>,
     limits: Limits,
-    class: ResourceClass,
-    needed: u32,
+    reservation: Reservation,
+}
+
+impl Refusal {
+    /// What machines cost today, the cap, and what the launch needs, if that is more than is left.
+    fn lacks_money(&self) -> Option<(&Spend, Money, Money)> {
+        let (limit, asked) = (self.limits.spend?, self.reservation.spend?);
+        let spend = self.found.as_ref()?.spend.as_ref()?;
+        let needed = asked.on(spend.day, spend.day);
+        (spend.committed + needed > limit.cap).then_some((spend, limit.cap, needed))
+    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { found, limits, class, needed } = self;
+        let Refusal { found, limits, reservation } = self;
+        let Reservation { class, count: needed, .. } = reservation;
         let Some(found) = found else {
-            return write!(f, "the machines below max-machines are not counted yet");
+            let name = if limits.spend.is_some() { "max-spend-per-day" } else { "max-machines" };
+            return write!(f, "the machines below {name} are not counted yet");
         };
+        if let Some((spend, cap, needed)) = self.lacks_money() {
+            let (spent, reserved) = (spend.spent, spend.reserved());
+            return write!(
+                f,
+                "of {cap} for machines of this day in UTC, {spent} is spent and {reserved} is \
+                 reserved, {needed} more is needed"
+            );
+        }
         let full = |count: u32, limit: Option<u32>| {
             limit.filter(|limit| u64::from(count) + u64::from(*needed) > u64::from(*limit))
         };
@@ -236,6 +349,11 @@ impl fmt::Display for Refusal {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
+        if refusal.lacks_money().is_some() {
+            let hint = "release machines and run ondeck refresh, wait for midnight in UTC, or raise \
+                        --max-spend-per-day or lower --max-machine-age-min with ondeck refresh";
+            return Failure::new(FailureKind::AtSpendCap, refusal.to_string()).hint(hint);
+        }
         let hint = match refusal.found {
             None => "run ondeck refresh, which counts them",
             Some(_) => {
@@ -243,6 +361,10 @@ impl From<Refusal> for Failure {
                  --max-machines with ondeck refresh"
             }
         };
-        Failure::new(FailureKind::AtCeiling, refusal.to_string()).hint(hint)
+        let kind = match (&refusal.found, refusal.limits.spend) {
+            (None, Some(_)) => FailureKind::AtSpendCap,
+            _ => FailureKind::AtCeiling,
+        };
+        Failure::new(kind, refusal.to_string()).hint(hint)
     }
 }

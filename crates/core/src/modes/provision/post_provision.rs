@@ -50,6 +50,7 @@ impl Ending {
                 | FailureKind::Closed
                 | FailureKind::NoCapacity
                 | FailureKind::AtCeiling
+                | FailureKind::AtSpendCap
                 | FailureKind::NotReady
                 | FailureKind::Unavailable
                 | FailureKind::Busy

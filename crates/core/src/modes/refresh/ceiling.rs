@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Outcome;
+use super::spend::{self, Account, Costs};
 use super::survey::Survey;
 use crate::model::ceiling::{MachineCount, Reserved};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass};
 use crate::model::intent::Intent;
 use crate::model::record::Record;
-use crate::model::settings::{CEILING_SINCE, Settings};
+use crate::model::settings::{CEILING_SINCE, SPEND_SINCE, Settings};
 use crate::model::signal::{AgentStatus, Pulse};
+use crate::model::spend::{ReservedSpend, Spend};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::PortResult;
@@ -46,21 +48,24 @@ pub(super) fn check(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// Notes in `changes` since when there is a ceiling. Launches are not counted while there is none, so
-/// a count from before that is void.
+/// Notes in `changes` since when there is a ceiling, and a cap on what machines may cost. Launches are
+/// not counted while there is none, so a count from before that is void.
 pub(super) fn note_setting(
     settings: &mut Settings,
     now: Timestamp,
     changes: &mut BTreeMap<String, String>,
 ) {
-    let since = match (settings.max_machines.is_set(), settings.ceiling_since) {
-        (true, None) => Some(now),
-        (false, Some(_)) => None,
-        _ => return,
+    let mut note = |name: &str, is_set: bool, since: &mut Option<Timestamp>| {
+        if is_set != since.is_some() {
+            *since = is_set.then_some(now);
+            let text = since.map(|since| since.to_string()).unwrap_or_default();
+            changes.insert(name.to_owned(), text);
+        }
     };
-    settings.ceiling_since = since;
-    let text = since.map(|since| since.to_string()).unwrap_or_default();
-    changes.insert(CEILING_SINCE.to_owned(), text);
+    let is_capped = settings.max_spend_per_day.is_some();
+    let is_counted = is_capped || settings.max_machines.is_set();
+    note(CEILING_SINCE, is_counted, &mut settings.ceiling_since);
+    note(SPEND_SINCE, is_capped, &mut settings.spend_since);
 }
 
 /// What the store says before the survey.
@@ -75,7 +80,7 @@ impl Earlier {
         plane: &Plane,
         settings: &Settings,
     ) -> Result<Option<Earlier>, Failure> {
-        if !settings.max_machines.is_set() {
+        if !settings.max_machines.is_set() && settings.max_spend_per_day.is_none() {
             return Ok(None);
         }
         let count = plane.retried(|| plane.store.machine_count()).await?;
@@ -84,26 +89,41 @@ impl Earlier {
     }
 }
 
-/// Replaces the count by what the survey found and what is reserved. Does nothing if there is no
-/// ceiling, or if the provider has not listed its machines.
+/// Replaces the count by what the survey found and what is reserved, and drains machines that do not
+/// fit below the cap on what they may cost. Does nothing if there is neither a ceiling nor a cap, or if
+/// the provider has not listed its machines.
 pub(super) async fn recount(
     plane: &Plane,
     settings: &Settings,
     earlier: Result<Option<Earlier>, Failure>,
-    survey: &Survey,
+    survey: &mut Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let (Some(earlier), Some(since)) = (earlier?, settings.ceiling_since) else { return Ok(()) };
     if !survey.has_machines {
         return Ok(());
     }
-    let findings = Findings::of(plane, earlier, survey, outcome).await?;
+    let mut findings = Findings::of(plane, settings, earlier, survey, outcome).await?;
+    let fitted = spend::fit(plane, settings, &mut findings, survey, outcome).await;
+    replace(plane, settings, &findings, since, outcome).await?;
+    fitted
+}
+
+/// Stores what was found, unless another refresh knows more.
+async fn replace(
+    plane: &Plane,
+    settings: &Settings,
+    findings: &Findings,
+    since: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS {
         let found = plane.retried(|| plane.store.machine_count()).await?;
         let count = findings.count(found.as_ref(), since);
         let version = found.as_ref().map(|found| found.version);
         if let Some(better) = found.as_ref().filter(|found| findings.is_better(found, since)) {
             outcome.ceilings = uses(settings, better);
+            spend::report(settings, better, outcome);
             return Ok(());
         }
         let same = found.as_ref().is_some_and(|found| {
@@ -115,6 +135,7 @@ pub(super) async fn recount(
         if replaced {
             tracing::info!(machines = count.total, "counted the machines");
             outcome.ceilings = uses(settings, &count);
+            spend::report(settings, &count, outcome);
             return Ok(());
         }
     }
@@ -146,13 +167,25 @@ fn uses(settings: &Settings, count: &MachineCount) -> Vec<CeilingUse> {
     pool.into_iter().chain(classes).collect()
 }
 
+/// A machine that counts.
+struct Counted {
+    id: InstanceId,
+    class: ResourceClass,
+    /// `None` if there is no cap.
+    cost: Option<ReservedSpend>,
+}
+
 /// What exists, by what the lists and the intents say.
-struct Findings {
+pub(super) struct Findings {
     earlier: Option<MachineCount>,
     /// By the intent of their launch.
-    listed: BTreeMap<IntentId, Vec<ResourceClass>>,
+    listed: BTreeMap<IntentId, Vec<Counted>>,
     /// Of records whose machine is not listed but seems to run.
-    unlisted: Vec<(InstanceId, ResourceClass)>,
+    unlisted: Vec<Counted>,
+    /// What launches may cost that have reserved no money. Empty if there is no cap.
+    unknown_costs: BTreeMap<IntentId, ReservedSpend>,
+    /// `None` if there is no cap.
+    spend_since: Option<Timestamp>,
     /// Not listed, and terminated by their records.
     gone: BTreeSet<InstanceId>,
     /// Launches under way, with or without a reservation.
@@ -165,30 +198,85 @@ struct Findings {
 impl Findings {
     async fn of(
         plane: &Plane,
+        settings: &Settings,
         earlier: Earlier,
         survey: &Survey,
         outcome: &Outcome,
     ) -> PortResult<Findings> {
+        let costs = Costs::of(plane, settings);
+        let records: BTreeMap<&InstanceId, &Record> =
+            survey.live.iter().map(|record| (&record.id, record)).collect();
         let lag = match plane.compute.listing_lag() {
             Duration::ZERO => Duration::ZERO,
             lag => lag + CLOCKS_APART,
         };
-        let mut listed: BTreeMap<IntentId, Vec<ResourceClass>> = BTreeMap::new();
+        let mut listed: BTreeMap<IntentId, Vec<Counted>> = BTreeMap::new();
         for machine in survey.machines.iter().filter(|it| !outcome.orphans.contains(&it.id)) {
             let class = machine.spec.resource_class.clone();
-            listed.entry(machine.intent.clone()).or_default().push(class);
+            let record = records.get(&machine.id).copied();
+            let cost = costs.as_ref().map(|costs| costs.machine(machine, record));
+            let counted = Counted { id: machine.id.clone(), class, cost };
+            listed.entry(machine.intent.clone()).or_default().push(counted);
         }
-        let unlisted = seemingly_running(plane, survey).await?;
+        let unlisted = seemingly_running(plane, survey).await?.into_iter().map(|record| {
+            let cost = costs.as_ref().map(|costs| costs.unlisted(record));
+            Counted { id: record.id.clone(), class: record.spec.resource_class.clone(), cost }
+        });
+        let unlisted = unlisted.collect();
         let gone = gone(plane, earlier.count.as_ref(), survey).await?;
         let later = plane.retried(|| plane.store.open_intents()).await?;
         // The machines of an overdue intent are listed, or terminated by now.
         let open_intents = earlier.open_intents.into_iter().chain(later);
-        let open_intents = open_intents
+        let open_intents: BTreeMap<IntentId, Intent> = open_intents
             .filter(|intent| survey.taken_at < intent.deadline + lag)
             .map(|intent| (intent.id.clone(), intent))
             .collect();
         let (earlier, taken_at) = (earlier.count, survey.taken_at);
-        Ok(Findings { earlier, listed, unlisted, gone, open_intents, taken_at, lag })
+        let unknown_cost = |intent: &Intent| {
+            let span = (taken_at, intent.deadline);
+            costs.as_ref()?.unknown(intent.class.as_ref(), intent.count, span)
+        };
+        let unknown_costs = open_intents
+            .values()
+            .filter_map(|intent| Some((intent.id.clone(), unknown_cost(intent)?)))
+            .collect();
+        let spend_since = settings.spend_since.filter(|_| costs.is_some());
+        Ok(Findings {
+            earlier,
+            listed,
+            unlisted,
+            unknown_costs,
+            spend_since,
+            gone,
+            open_intents,
+            taken_at,
+            lag,
+        })
+    }
+
+    /// What machines may cost today, going by the count before the survey. `None` if there is no cap.
+    pub(super) fn projected(&self, settings: &Settings) -> Option<Spend> {
+        self.count(self.earlier.as_ref(), settings.ceiling_since?).spend
+    }
+
+    /// What a machine may cost; `None` if its launch has a reservation that still counts for it.
+    pub(super) fn cost_of(&self, id: &InstanceId) -> Option<ReservedSpend> {
+        let earlier = self.earlier.as_ref().map(|earlier| &earlier.reservations);
+        let is_reserved = |intent: &IntentId| {
+            let reserved = earlier.and_then(|reservations| reservations.get(intent));
+            reserved.is_some_and(|reserved| self.kept(intent, reserved).is_some())
+        };
+        let free = self.listed.iter().filter(|(intent, _)| !is_reserved(intent));
+        let mut counted = free.flat_map(|(_, counted)| counted).chain(&self.unlisted);
+        counted.find(|counted| counted.id == *id)?.cost
+    }
+
+    /// Notes that a machine is gone by then.
+    pub(super) fn costs_no_more_than(&mut self, id: &InstanceId, until: Timestamp) {
+        let all = self.listed.values_mut().flatten().chain(&mut self.unlisted);
+        for cost in all.filter(|counted| counted.id == *id).filter_map(|it| it.cost.as_mut()) {
+            cost.until = until;
+        }
     }
 
     /// Whether another refresh knows more: of a ceiling that was set later; or it has counted since this
@@ -203,6 +291,7 @@ impl Findings {
         let version = found.map_or(0, |found| found.version) + 1;
         let recounts = found.map_or(0, |found| found.recounts) + 1;
         let mut count = MachineCount { version, recounts, ..MachineCount::empty(since) };
+        let mut account = self.spend_since.map(|since| Account::begin(since, self.taken_at, found));
         let mut covered: BTreeSet<&IntentId> = BTreeSet::new();
         let mut named: BTreeSet<InstanceId> = BTreeSet::new();
         for (intent, reserved) in found.iter().flat_map(|found| &found.reservations) {
@@ -210,20 +299,39 @@ impl Findings {
             covered.insert(intent);
             add(&mut count, Some(&reserved.class), self.at_least(intent, reserved.count));
             named.extend(reserved.machines.iter().cloned());
+            if let Some(account) = &mut account {
+                match (&reserved.spend, self.unknown_costs.get(intent)) {
+                    (Some(cost), _) => account.add_reserved(cost),
+                    (None, Some(cost)) => account.add(cost),
+                    (None, None) => self.costs_of(intent).for_each(|cost| account.add(cost)),
+                }
+            }
             count.reservations.insert(intent.clone(), reserved);
         }
         for (id, intent) in &self.open_intents {
             if !self.is_reserved(found, id) && covered.insert(id) {
                 add(&mut count, intent.class.as_ref(), self.at_least(id, intent.count));
+                if let (Some(account), Some(cost)) = (&mut account, self.unknown_costs.get(id)) {
+                    account.add(cost);
+                }
             }
         }
         let uncovered = self.listed.iter().filter(|(intent, _)| !covered.contains(intent));
-        let unlisted = self.unlisted.iter().filter(|(id, _)| !named.contains(id));
-        let unlisted = unlisted.map(|(_, class)| class);
-        for class in uncovered.flat_map(|(_, classes)| classes).chain(unlisted) {
-            add(&mut count, Some(class), 1);
+        let unlisted = self.unlisted.iter().filter(|counted| !named.contains(&counted.id));
+        for counted in uncovered.flat_map(|(_, counted)| counted).chain(unlisted) {
+            add(&mut count, Some(&counted.class), 1);
+            if let (Some(account), Some(cost)) = (&mut account, &counted.cost) {
+                account.add(cost);
+            }
         }
+        count.spend = account.map(|account| account.spend(found));
         count
+    }
+
+    /// What each listed machine of a launch may cost.
+    fn costs_of(&self, intent: &IntentId) -> impl Iterator<Item = &ReservedSpend> {
+        let listed = self.listed.get(intent).into_iter().flatten();
+        listed.filter_map(|counted| counted.cost.as_ref())
     }
 
     /// The places that a launch keeps. `None` if the list of machines cannot lack any of it, because
@@ -263,12 +371,9 @@ fn add(count: &mut MachineCount, class: Option<&ResourceClass>, machines: u32) {
     }
 }
 
-/// The live records whose machines are not listed, with their classes, without those whose heartbeat has
-/// stopped: such a machine is gone.
-async fn seemingly_running(
-    plane: &Plane,
-    survey: &Survey,
-) -> PortResult<Vec<(InstanceId, ResourceClass)>> {
+/// The live records whose machines are not listed, without those whose heartbeat has stopped: such a
+/// machine is gone.
+async fn seemingly_running<'a>(plane: &Plane, survey: &'a Survey) -> PortResult<Vec<&'a Record>> {
     let listed: BTreeSet<&str> = survey.machines.iter().map(|it| it.id.as_str()).collect();
     let unlisted: Vec<&Record> =
         survey.live.iter().filter(|record| !listed.contains(record.id.as_str())).collect();
@@ -280,8 +385,7 @@ async fn seemingly_running(
     let now = plane.now();
     let stopped = |status: &AgentStatus| matches!(status.pulse(now), Pulse::Stale(_));
     let running = unlisted.iter().zip(status).filter(|(_, status)| !stopped(status));
-    let machine = |record: &Record| (record.id.clone(), record.spec.resource_class.clone());
-    Ok(running.map(|(record, _)| machine(record)).collect())
+    Ok(running.map(|(record, _)| *record).collect())
 }
 
 /// The machines of reservations that are not listed and whose records were terminated before the

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::{ceiling, credentials, keep_first};
+use super::{ceiling, credentials, keep_first, spend};
 use crate::model::credentials::Credentials;
 use crate::model::failure::Failure;
 use crate::model::settings::{
@@ -132,6 +132,7 @@ async fn apply(
     if checks_all {
         settings.backend.extend(plane.retried(|| plane.compute.look_up(&settings)).await?);
     }
+    spend::check_prices(plane, &settings)?;
     // Only given settings are written: a concurrent refresh may have been given others, and a
     // stored default would outlive a change of the program's default.
     let mut changes = given.clone();
@@ -180,6 +181,7 @@ pub fn check_together(settings: &Settings, given: &SettingsMap) -> Result<(), Fa
         }
     }
     ceiling::check(settings)?;
+    spend::check(settings)?;
     if let Some(problem) = duplicates::first(given) {
         return Err(Failure::invalid(problem).hint("state each class and each minimum once"));
     }

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use self::census::{Census, IdleMachine, Share};
 use super::limit::{self, Limit};
 use super::survey::Survey;
-use super::{Outcome, ceiling};
+use super::{Outcome, ceiling, spend};
 use crate::inputs::times::TimeOverrides;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::{Failure, FailureKind};
@@ -364,6 +364,7 @@ async fn launch(
         Err(failure) => {
             let fits = match failure.kind {
                 FailureKind::AtCeiling => ceiling::room(plane, settings, class).await?,
+                FailureKind::AtSpendCap => spend::affordable(plane, settings, minimum).await?,
                 _ => 0,
             };
             outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));

@@ -17,6 +17,7 @@ use crate::model::record::{EventRow, Record, State, Unreadable};
 use crate::model::settings::{CHECKED_EVERY, Settings};
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
 use crate::model::timestamp::Timestamp;
+use crate::modes::refresh::SpendUse;
 use crate::modes::refresh::keep_warm::is_own_run;
 
 /// How long after the time by which refresh checks everything again it counts as overdue. A schedule of
@@ -91,6 +92,9 @@ pub struct Summary {
     pub refresh_overdue: bool,
     /// For each number of `max-machines`, how many machines count.
     pub ceilings: Vec<Ceiling>,
+    /// What machines have cost since midnight in UTC, and may cost until the next, when it was counted
+    /// last. `None` if there is no cap, or if it is not known.
+    pub spend: Option<SpendUse>,
     /// What is wrong, the most urgent first.
     pub problems: Vec<Problem>,
 }
@@ -164,6 +168,10 @@ pub fn judge(reading: Reading) -> Judgement {
         let machines = counted.as_ref().map(|count| count.of_class(class));
         Ceiling { class: Some(class.clone()), machines, max: *max }
     });
+    let spend = counted.as_ref().and_then(|count| count.spend.as_ref());
+    let spend = spend.filter(|spend| settings.spend_since == Some(spend.since));
+    let cap = settings.max_spend_per_day;
+    let spend = spend.zip(cap).map(|(spend, cap)| SpendUse::of(spend, cap));
     let mut summary = Summary {
         groups: tally(machines.iter()),
         classes: classes(&machines, &tickets),
@@ -172,6 +180,7 @@ pub fn judge(reading: Reading) -> Judgement {
         refreshed: settings.checked,
         refresh_overdue: is_refresh_overdue(&settings, &machines, at),
         ceilings: of_pool.into_iter().chain(of_classes).collect(),
+        spend,
         problems: Vec::new(),
     };
     summary.problems = problems(&settings, &summary, &machines, &unreadable);

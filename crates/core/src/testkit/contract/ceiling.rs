@@ -15,24 +15,30 @@ fn intent(name: &str) -> IntentId {
     IntentId::new(name).expect("an id")
 }
 
-fn reservation(name: &str, of: &str, count: u32) -> Reservation {
-    Reservation { intent: intent(name), class: class(of), count, deadline: noon() }
+pub(super) fn reservation(name: &str, of: &str, count: u32) -> Reservation {
+    let (intent, class) = (intent(name), class(of));
+    Reservation { intent, class, count, deadline: noon(), spend: None }
 }
 
-fn limits(pool: Option<u32>, class: Option<u32>) -> Limits {
-    Limits { since: morning(), pool, class }
+pub(super) fn limits(pool: Option<u32>, class: Option<u32>) -> Limits {
+    Limits { since: morning(), pool, class, spend: None }
 }
 
-fn settlement(name: &str, from: u32, to: u32) -> Settlement {
+pub(super) fn settlement(name: &str, from: u32, to: u32) -> Settlement {
     let machines = (0..to).map(|n| instance(&format!("i-{n}"))).collect();
-    Settlement { intent: intent(name), class: class("large"), from, to, machines, at: noon() }
+    let (intent, class) = (intent(name), class("large"));
+    Settlement { intent, class, from, to, machines, at: noon(), spend: None }
 }
 
-async fn counted<S: Store>(store: &S) -> MachineCount {
+pub(super) async fn counted<S: Store>(store: &S) -> MachineCount {
     store.machine_count().await.expect("the store answers").expect("a count")
 }
 
-async fn replace<S: Store>(store: &S, version: Option<u64>, count: &MachineCount) -> bool {
+pub(super) async fn replace<S: Store>(
+    store: &S,
+    version: Option<u64>,
+    count: &MachineCount,
+) -> bool {
     store.replace_machine_count(version, count).await.expect("the store answers")
 }
 
@@ -59,6 +65,7 @@ pub(super) async fn machine_count<S: Store>(store: &S) {
     every_reservation(store, &first).await;
     settlements(store).await;
     replacements(store).await;
+    super::spend::money(store).await;
 }
 
 /// The store decides as [`MachineCount::admits`] does, and tells by which count.
@@ -136,6 +143,7 @@ async fn replacements<S: Store>(store: &S) {
         total: 4,
         classes: [(class("xlarge"), 4)].into(),
         reservations: read.reservations.clone().into_iter().take(1).collect(),
+        spend: None,
     };
     assert!(replace(store, Some(read.version), &next).await);
     assert_eq!(counted(store).await, next, "all of it is replaced");

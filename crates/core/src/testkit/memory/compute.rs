@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{ClockAndDebug, lock, out_of_reach, turn};
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName};
 use crate::model::record::MachineSpec;
-use crate::model::requirements::{TypePatterns, UsageClass};
+use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
@@ -218,7 +218,11 @@ impl MemoryCompute {
 
 fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
     let requirements = &order.requirements;
-    let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
+    let patterns: Vec<&str> = requirements.types.iter().collect();
+    // Names are alternatives, as a provider chooses among them. Of patterns it is the first.
+    let are_names = patterns.iter().all(|pattern| !pattern.contains('*'));
+    let chosen = if are_names { number as usize % patterns.len().max(1) } else { 0 };
+    let pattern = patterns.get(chosen).copied().unwrap_or("c6i.large");
     Machine {
         id: InstanceId::new(format!("i-{number:04}")).expect("a sound id"),
         spec: MachineSpec {
@@ -247,6 +251,16 @@ impl Compute for MemoryCompute {
 
     fn default_types(&self) -> TypePatterns {
         DEFAULT_TYPES.parse().expect("sound patterns")
+    }
+
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        _settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        let is_launched = |name: &&&str| name.ends_with(".large") && requirements.types.admit(name);
+        types.iter().filter(is_launched).map(|name| (*name).to_owned()).collect()
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

@@ -9,7 +9,9 @@ use ondeck_core::modes::status::judgement::{
 };
 use serde::Serialize;
 
-use crate::control::report::wire::{PurchaseOption, SchemaVersion, UnreadableJson, millis};
+use crate::control::report::wire::{
+    PurchaseOption, SchemaVersion, SpendJson, UnreadableJson, millis,
+};
 
 /// Printed by `ondeck status --json`.
 #[derive(Debug, Serialize)]
@@ -54,6 +56,10 @@ struct SummaryJson {
     refresh_overdue: bool,
     /// For each number of `max-machines`, how many machines count.
     ceilings: Vec<CeilingJson>,
+    /// What machines cost on the day of the last count. Absent if there is no cap, or if that is not
+    /// known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spend: Option<SpendJson>,
     /// What is wrong, the most urgent first.
     problems: Vec<ProblemJson>,
 }
@@ -239,6 +245,7 @@ fn summary(summary: &Summary, at: Timestamp) -> SummaryJson {
         last_refresh: summary.refreshed.map(|at| at.to_string()),
         refresh_overdue: summary.refresh_overdue,
         ceilings: summary.ceilings.iter().map(CeilingJson::from).collect(),
+        spend: summary.spend.as_ref().map(SpendJson::from),
         problems: summary.problems.iter().map(ProblemJson::from).collect(),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::modes::refresh::SpendUse;
 use ondeck_core::modes::status::judgement::{Ceiling, Group, Judgement, Problem, Summary};
 
 use super::{Tone, cut, width};
@@ -62,6 +63,7 @@ pub(crate) fn lines(judgement: &Judgement) -> Vec<SummaryLine> {
     if !summary.ceilings.is_empty() {
         lines.push(SummaryLine::new("ceiling", ceilings(&summary.ceilings)));
     }
+    lines.extend(summary.spend.as_ref().map(|used| SummaryLine::new("spend", spend(used))));
     match summary.problems.as_slice() {
         [] => lines.push(SummaryLine::new("wrong", "nothing".to_owned())),
         problems => lines.extend(problems.iter().enumerate().map(|(n, problem)| SummaryLine {
@@ -136,6 +138,11 @@ fn ceilings(ceilings: &[Ceiling]) -> String {
         format!("{class}{count} of {}", it.max)
     };
     ceilings.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn spend(used: &SpendUse) -> String {
+    let SpendUse { spent, reserved, cap, .. } = used;
+    format!("{spent} and {reserved} reserved of {cap} on {} (UTC)", used.date())
 }
 
 /// A problem, with the first machines that it is about.

@@ -33,8 +33,12 @@ pub(super) async fn launch(
     count: u32,
 ) -> Result<Fleet, Failure> {
     let id = new_id(attempt)?;
-    let places = ceiling::reserve(attempt, &id, count).await?;
+    let mut requirements = Requirements { usage, ..attempt.requirements.clone() };
+    let places = ceiling::reserve(attempt, &id, &requirements, count).await?;
     let (count, claimed) = (places.count, places.claimed);
+    if let Some(priced) = &places.priced {
+        requirements.types = priced.types.clone();
+    }
     if count == 0 {
         return Ok(Fleet { count: claimed, shortfalls: Vec::new(), passing: Vec::new() });
     }
@@ -45,12 +49,8 @@ pub(super) async fn launch(
             return Err(failure);
         }
     };
-    let order = Order {
-        intent: intent.id.clone(),
-        run: attempt.request.run.clone(),
-        count,
-        requirements: Requirements { usage, ..attempt.requirements.clone() },
-    };
+    let order =
+        Order { intent: intent.id.clone(), run: attempt.request.run.clone(), count, requirements };
     let from = attempt.plane.clock.steady();
     let answer = answer(attempt, &order).await;
     note(attempt, &order, from, &answer);

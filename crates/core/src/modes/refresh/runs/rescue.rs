@@ -124,7 +124,8 @@ impl Rescuer<'_> {
         let refused_as_it_stands =
             failure.kind == FailureKind::InvalidInput && !provisioned.search.asked;
         // Nor does one for which there is no room, unless it found idle machines.
-        let no_room = failure.kind == FailureKind::AtCeiling && provisioned.search.claimed == 0;
+        let has_no_room = matches!(failure.kind, FailureKind::AtCeiling | FailureKind::AtSpendCap);
+        let no_room = has_no_room && provisioned.search.claimed == 0;
         let next = match refused_as_it_stands || no_room {
             true => demand,
             false => demand.failed_again(self.plane.now()),

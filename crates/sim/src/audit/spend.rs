@@ -1,0 +1,132 @@
+//! The cap on what machines may cost in a day: computed from how long machines have really existed, and
+//! not from what core reserves.
+//!
+//! No history lasts until midnight in UTC, so the day is the history.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ondeck_core::model::ceiling::MachineCount;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::money::Money;
+use ondeck_core::model::prices::Prices;
+use ondeck_core::model::record::Record;
+use ondeck_core::model::timestamp::Timestamp;
+
+use super::{Audit, Invariant, SKEW};
+use crate::kernel::Pid;
+use crate::plan::spans;
+
+/// The setting.
+const CAP: &str = "max-spend-per-day";
+
+/// The shortest time for which a machine of a minimum stays idle.
+const SHORTEST_KEPT: Duration = Duration::from_secs(30 * 60);
+
+/// Reads an amount in dollars, without core's parser.
+fn dollars(text: &str) -> Option<Money> {
+    Money::from_dollars(text.parse().ok()?)
+}
+
+impl Audit {
+    /// Whether there has been a cap at any time since then.
+    pub(crate) fn has_cap_since(&self, time: Timestamp) -> bool {
+        self.texts_since(CAP, time).iter().any(|text| !text.is_empty())
+    }
+
+    /// Machines were launched. What machines have cost, and what those that exist cost until their
+    /// thresholds, must keep one of the caps that have been in force since the launcher began. `removed`
+    /// says when those ended that are gone.
+    pub(crate) fn keeps_cap(
+        &mut self,
+        by: Pid,
+        removed: &BTreeMap<InstanceId, Timestamp>,
+        now: Timestamp,
+    ) {
+        let Some(began) = self.began(by) else { return };
+        let caps: Vec<Option<Money>> =
+            self.texts_since(CAP, began).iter().map(|text| dollars(text)).collect();
+        let Some(most) = caps.into_iter().collect::<Option<Vec<Money>>>() else { return };
+        let Some(most) = most.into_iter().max() else { return };
+        let until = |id: &InstanceId| {
+            let threshold = self.records.get(id).and_then(|record| record.threshold);
+            threshold.map_or(now, |threshold| threshold.max(now))
+        };
+        let cost = self.cost(|id| removed.get(id).copied().unwrap_or_else(|| until(id)));
+        if cost > most {
+            let how = format!("machines cost {cost}, and {most} is allowed");
+            self.violated(Invariant::SpendCap, how);
+        }
+    }
+
+    /// A refresh has succeeded, and has counted this. If it was alone, no more may be reserved than
+    /// machines have cost until a refresh could see that they are gone, and than those that exist may
+    /// still cost.
+    pub(crate) fn reserves_no_more(
+        &mut self,
+        began: Timestamp,
+        counted: &MachineCount,
+        removed: &BTreeMap<InstanceId, Timestamp>,
+        now: Timestamp,
+    ) {
+        for id in removed.iter().filter(|(_, at)| **at + SKEW < began).map(|(id, _)| id) {
+            self.paid_until.entry(id.clone()).or_insert(now);
+        }
+        let ended = self.provision_ended.is_none_or(|ended| ended + 2 * SKEW < began);
+        let alone = self.is_alone(began) && self.provisions_at_work.is_empty() && ended;
+        let Some(spend) = counted.spend.as_ref().filter(|_| alone && self.is_steady) else {
+            return;
+        };
+        if !self.lists_at_once || self.stored_since(began).len() != 1 {
+            return;
+        }
+        let longest = self.longest_life();
+        let after_threshold = self.longest_of(&["max-runtime-min", "debug-on-failure-min"]);
+        let until = |id: &InstanceId| {
+            let launched = self.launched_at.get(id).copied().unwrap_or(now) + longest;
+            let threshold = self.records.get(id).and_then(|record: &Record| record.threshold);
+            let threshold = threshold.map(|threshold| threshold + after_threshold + self.grace);
+            threshold.map_or(launched, |threshold| launched.max(threshold)) + 2 * SKEW
+        };
+        let most = self.cost(|id| match (self.paid_until.get(id), removed.contains_key(id)) {
+            (Some(paid), _) => *paid + 2 * SKEW,
+            (None, true) => now + 2 * SKEW,
+            (None, false) => until(id),
+        });
+        if spend.committed > most {
+            let how = format!("{} is reserved of {most}: {spend:?}", spend.committed);
+            self.violated(Invariant::RoomIsUsed, how);
+        }
+    }
+
+    /// What all machines cost until the times that `until` tells.
+    fn cost(&self, until: impl Fn(&InstanceId) -> Timestamp) -> Money {
+        let prices = Prices::built_in();
+        let of = |(id, from): (&InstanceId, &Timestamp)| {
+            let spec = self.specs.get(id)?;
+            Some(prices.on_demand(&spec.instance_type)?.for_span(until(id).since(*from)))
+        };
+        self.launched_at.iter().filter_map(of).sum()
+    }
+
+    /// How long a machine may exist that no run uses again at its age.
+    fn longest_life(&self) -> Duration {
+        let kept = self.stored.iter().any(|(_, settings)| settings.contains_key("min-idle"));
+        let idle = self.longest_of(&["idle-time-sec"]);
+        let idle = if kept { idle.max(SHORTEST_KEPT) } else { idle };
+        let age = self.longest_of(&["max-machine-age-min"]);
+        age.max(self.longest_of(&["created-timeout-sec"]))
+            + idle
+            + self.longest_of(&["claim-timeout-sec", "max-runtime-min", "debug-on-failure-min"])
+            + self.grace
+    }
+
+    /// The sum of some times, each the longest that was ever stored.
+    fn longest_of(&self, inputs: &[&str]) -> Duration {
+        let longest = |input: &&str| {
+            let stored = self.stored.iter();
+            stored.filter_map(|(_, settings)| spans::span(settings, input)).max()
+        };
+        inputs.iter().filter_map(longest).sum()
+    }
+}
