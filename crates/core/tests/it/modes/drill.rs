@@ -14,12 +14,12 @@ use ondeck_core::modes::drill::{
     Ask, Cancelled, Ended, Expectation, How, Options, Outcome, Programs, Scenario, Verdict,
     carry_out,
 };
-use ondeck_core::modes::provision::{self, Request, SourcePolicy, provision};
+use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::ports::{Compute, PortResult};
 use ondeck_core::runtime::stop::{Stop, StopSignal, StopSwitch};
 use ondeck_core::testkit::MachineDefect;
 
-use super::harness::{Harness, id, large, run};
+use super::harness::{Harness, id, large, run, spec};
 
 /// What is wrong with a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,26 +263,18 @@ async fn a_machine_that_a_run_of_a_user_claims_is_left_alone() {
 #[tokio::test]
 async fn what_lasts_longer_than_the_patience_is_not_called_passed() {
     let harness = Harness::with(&[("idle-time-sec", "3600")]).await;
-    harness.idle("i-a", "c5.large").await;
-    let taken = harness.provision(&Request::of_run(run("user"))).await;
-    assert_eq!(taken.failure, None);
-    harness.release("user").await;
-    // The machine that the drill releases is behind this one.
-    let ask = |name: &str| {
-        let mut request = Request::of_run(run(name));
-        request.options.machine_source = SourcePolicy::New;
-        request
-    };
-    assert_eq!(harness.provision(&ask("other")).await.failure, None);
-    harness.release("other").await;
+    let hour = Duration::from_secs(3600);
+    harness.put_idle("i-a", spec("c5.large"), hour).await;
+    harness.put_idle("i-b", spec("c5.large"), hour).await;
     let outcome = drill(&harness, Scenario::KillIdle, Fault::None, 10).await;
-    match verdict(&outcome) {
-        Verdict::Incomplete(reason) => {
-            assert!(reason.contains("the drill has ended it"), "{reason}")
-        }
-        Verdict::Passed => {}
-        other => panic!("{other:?}"),
-    }
+    let Verdict::Incomplete(reason) = verdict(&outcome) else { panic!("{outcome:?}") };
+    assert!(reason.contains("longer than --recovery-min; the drill has ended it"), "{reason}");
+    assert_eq!(outcome.failure(), None);
+    let patient = Harness::with(&[("idle-time-sec", "300")]).await;
+    patient.put_idle("i-a", spec("c5.large"), hour).await;
+    patient.put_idle("i-b", spec("c5.large"), hour).await;
+    let waited = drill(&patient, Scenario::KillIdle, Fault::None, 10).await;
+    assert_eq!(verdict(&waited), &Verdict::Passed, "refresh ends it at its threshold: {waited:?}");
     assert_eq!(harness.alive().len(), 1);
     assert_clean(&harness, &outcome);
 }

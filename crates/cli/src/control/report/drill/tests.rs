@@ -107,3 +107,15 @@ fn a_drill_that_could_play_nothing_has_not_passed() {
     let failure = report.failure().unwrap();
     assert_eq!((failure.kind.exit_code(), &*failure.message), (22, "no scenario could be played"));
 }
+
+#[test]
+fn the_guide_has_each_expectation_and_each_scenario() {
+    let guide = include_str!("../../../../../../docs/guides/drill.md");
+    for expectation in Expectation::ALL {
+        let row = format!("| `{}` |", expectation.as_str());
+        assert!(guide.contains(&row), "{row}");
+    }
+    for scenario in Scenario::ALL {
+        assert!(guide.contains(&format!("| `{scenario}` |")), "{scenario}");
+    }
+}

@@ -9,7 +9,9 @@ use crate::model::signal::Report;
 use crate::modes::operate::tickets::SeenTicket;
 use crate::ports::Depth;
 
-const NOW: Timestamp = Timestamp::from_millis(10_000_000);
+fn now() -> Timestamp {
+    Timestamp::from_millis(10_000_000)
+}
 const LAG: Duration = Duration::from_secs(10);
 
 fn id(text: &str) -> InstanceId {
@@ -29,13 +31,13 @@ fn spec() -> MachineSpec {
 /// A record that is an hour old, with an agent that has never reported.
 fn live(name: &str, state: State, run: Option<&str>) -> (Record, AgentStatus) {
     let hour = Duration::from_secs(3600);
-    let then = Timestamp::from_millis(NOW.millis() - 3_600_000);
+    let then = Timestamp::from_millis(now().millis() - 3_600_000);
     let record = Record {
         id: id(name),
         state,
         run: run.map(|run| run.parse().unwrap()),
         suffix: None,
-        threshold: Some(NOW + hour),
+        threshold: Some(now() + hour),
         spec: spec(),
         counts: Counts::default(),
         reuse: Reuse::Always,
@@ -45,7 +47,7 @@ fn live(name: &str, state: State, run: Option<&str>) -> (Record, AgentStatus) {
         updated_at: then,
         ticketed_at: Some(then),
     };
-    let heartbeat = Some(Heartbeat::new(NOW, Duration::from_secs(5)));
+    let heartbeat = Some(Heartbeat::new(now(), Duration::from_secs(5)));
     (record, AgentStatus { heartbeat, report: None })
 }
 
@@ -55,7 +57,7 @@ fn registered(for_run: &str) -> Option<Report> {
         run: Some(for_run.parse().unwrap()),
         suffix: None,
         detail: String::new(),
-        at: NOW,
+        at: now(),
         generation: None,
     })
 }
@@ -65,7 +67,7 @@ fn machine(name: &str, age: u64) -> Machine {
         id: id(name),
         spec: spec(),
         intent: IntentId::new("x").unwrap(),
-        launched_at: Timestamp::from_millis(NOW.millis() - 1000 * age),
+        launched_at: Timestamp::from_millis(now().millis() - 1000 * age),
         image: None,
     }
 }
@@ -75,7 +77,7 @@ fn healthy() -> Look {
     let mut busy = live("i-busy", State::Running, Some("7"));
     busy.1.report = registered("7");
     Look {
-        now: NOW,
+        now: now(),
         live: vec![busy, live("i-idle", State::Idle, None)],
         machines: vec![machine("i-busy", 3600), machine("i-idle", 3600)],
         runners: Vec::new(),
@@ -118,7 +120,7 @@ fn each_fault_is_found_and_a_healthy_pool_has_none() {
             "one that was launched just now is not listed yet",
             |look| {
                 look.machines.pop();
-                look.live[1].0.created_at = NOW;
+                look.live[1].0.created_at = now();
             },
             &[],
         ),
@@ -126,7 +128,7 @@ fn each_fault_is_found_and_a_healthy_pool_has_none() {
             "one whose time is up is gone",
             |look| {
                 look.machines.pop();
-                look.live[1].0.threshold = Some(NOW);
+                look.live[1].0.threshold = Some(now());
             },
             &[],
         ),

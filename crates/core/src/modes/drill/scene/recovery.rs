@@ -14,6 +14,8 @@ use crate::modes::provision::SourcePolicy;
 /// The longest time from asking a provider for an interruption to the agent's report: the provider's
 /// own preparations, and two minutes of notice.
 const NOTICE: Duration = Duration::from_secs(240);
+/// What the last look of a wait may take beyond it.
+const READING: Duration = Duration::from_secs(5);
 
 impl Scene<'_, '_> {
     pub(super) async fn falls_silent(
@@ -23,10 +25,10 @@ impl Scene<'_, '_> {
     ) -> Result<(), End> {
         let times = self.times();
         let beat = Heartbeat::new(self.drill.plane.now(), idle_period(times.heartbeat_period));
-        let limit = beat.healthy_within() + times.self_termination_grace;
+        let limit = beat.healthy_within() + times.self_termination_grace + READING;
         self.stage(&format!("waiting until the heartbeat of {id} stops"));
         let silent = self
-            .wait(since, limit, async |scene: &Self| {
+            .wait(since, limit.saturating_sub(READING), async |scene: &Self| {
                 let plane = scene.drill.plane;
                 let ids = std::slice::from_ref(id);
                 let status = plane.retried(|| plane.store.agent_status(ids)).await?;
@@ -42,7 +44,7 @@ impl Scene<'_, '_> {
     pub(super) async fn is_noticed(&mut self, id: &InstanceId, since: Duration) -> Result<(), End> {
         self.stage(&format!("waiting until the agent of {id} reports its interruption"));
         let noticed = self
-            .wait(since, NOTICE, async |scene: &Self| {
+            .wait(since, NOTICE.saturating_sub(READING), async |scene: &Self| {
                 let plane = scene.drill.plane;
                 let ids = std::slice::from_ref(id);
                 let status = plane.retried(|| plane.store.agent_status(ids)).await?;
