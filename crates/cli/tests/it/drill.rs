@@ -40,7 +40,7 @@ fn drill(home: &Home, inputs: &[&str]) -> Done {
 
 #[test]
 fn a_healthy_pool_passes_and_runs_keep_their_machines() {
-    let home = Home::with(&[]);
+    let home = Home::with(&["--idle-time-sec=600", "--max-runtime-min=30"]);
     let busy = home.provision("7", 1).succeeded().ids();
     home.provision("warm-up", 1).succeeded();
     home.release("warm-up").succeeded();

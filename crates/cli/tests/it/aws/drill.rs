@@ -43,7 +43,7 @@ fn drill(harness: &AwsHarness, inputs: &[&str]) -> Done {
     Background::start(&mut command(harness, inputs)).finish()
 }
 
-/// So many idle spot machines.
+/// An idle spot machine.
 fn warm_up_spot(harness: &AwsHarness) -> String {
     let ask = ["provision", "--json", "--run-id=warm-up", "--usage-class=spot"];
     let mut machines = harness.ondeck(&ask).succeeded().ids();
@@ -71,7 +71,7 @@ fn drill_with_interruption(harness: &AwsHarness, inputs: &[&str]) -> Done {
 /// Fails if a policy denies anything, as every test with the project's policies does.
 #[test]
 fn a_healthy_pool_passes_with_the_roles_of_its_policies() {
-    let harness = AwsHarness::with(&[]);
+    let harness = AwsHarness::with(&["--idle-time-sec=600", "--max-runtime-min=30"]);
     let busy = harness.provision("7", 1).succeeded().ids();
     harness.provision("warm-up", 1).succeeded();
     harness.release("warm-up").succeeded();

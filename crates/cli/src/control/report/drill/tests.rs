@@ -84,14 +84,45 @@ pub(crate) fn example() -> DrillReport {
 fn a_plan_says_what_would_be_done_and_what_it_costs() {
     let report = DrillReport::planned("acme/web", &options(), plan());
     assert_eq!(report.failure(), None);
-    insta::assert_snapshot!(report.text(), @"");
+    insta::assert_snapshot!(report.text(), @"
+    plan of a drill in pool acme/web
+
+    scenario          machine                    what a drill would do
+    cancel-provision  large c6i.large on-demand  sends SIGINT to a provision that has just claimed an idle machine
+    cancel-launch     -                          skipped: it launches a machine; give --launch
+    interrupt-spot    -                          skipped: there is no idle spot machine
+    kill-idle         large c6i.large on-demand  claims an idle machine, releases it, and ends it at its provider without touching its record
+
+    cost: it ends 1 idle machine, and launches none
+    machines of other runs are left alone; the refreshes of a drill do what they do on schedule
+    ");
 }
 
 #[test]
 fn a_failure_says_what_was_seen_why_it_matters_and_what_to_do() {
     let report = example();
     assert_eq!(report.failure().unwrap().kind.exit_code(), 22);
-    insta::assert_snapshot!(report.text(), @"");
+    insta::assert_snapshot!(report.text(), @"
+    drill in pool acme/web, runs drill-1a2b3c4d-*
+
+    interrupt-spot: skipped: there is no idle spot machine
+
+    kill-idle (i-0123456789abcdef0): FAILED
+      expectation  result   took    limit    seen
+      claimed      met      2.3s    5m 00s   i-0123456789abcdef0 for run drill-1a2b3c4d-2
+      released     met      3.1s    2m 00s   exit code 0
+      refreshed    NOT MET  4.0s    -        exit code 6: EC2 cannot be used: AccessDenied
+      gone         met      1m 01s  10m 00s  nothing is left
+
+    not met:
+      kill-idle: refresh succeeds
+        seen: exit code 6: EC2 cannot be used: AccessDenied
+        why: while refresh fails, machines stay that no run uses, and registration tokens expire
+        fix: run ondeck refresh with the same credentials; check the permissions of its role with ondeck permissions check
+
+    before the drill: i-0fedcba9876543210 has no live record, and its provider lists it
+    not checked: offline runners, needs ONDECK_GITHUB_TOKEN
+    ");
 }
 
 #[test]
