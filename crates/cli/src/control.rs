@@ -20,6 +20,11 @@ mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
 pub(crate) mod doctor;
+#[cfg(feature = "drill")]
+mod drill;
+#[cfg(not(feature = "drill"))]
+#[path = "control/no_drill.rs"]
+mod drill;
 mod explain;
 #[cfg(feature = "aws")]
 pub(crate) mod function;
@@ -98,6 +103,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Explain) => explain::explain(common, arguments).await,
         Some(Mode::Doctor) => doctor::doctor(common).await,
+        Some(Mode::Drill) => drill::drill(common).await,
         Some(Mode::Cost) => cost::cost(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         Some(Mode::Dashboard) => dashboard::dashboard(common).await,

@@ -88,6 +88,7 @@ pub enum Mode {
     Status,
     Explain,
     Doctor,
+    Drill,
     Cost,
     Watch,
     Dashboard,
@@ -127,7 +128,7 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 22] = [
+    pub const ALL: [Mode; 23] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
@@ -135,6 +136,7 @@ impl Mode {
         Mode::Status,
         Mode::Explain,
         Mode::Doctor,
+        Mode::Drill,
         Mode::Cost,
         Mode::Watch,
         Mode::Dashboard,
@@ -165,6 +167,7 @@ impl Mode {
             Mode::Status => "status",
             Mode::Explain => "explain",
             Mode::Doctor => "doctor",
+            Mode::Drill => "drill",
             Mode::Cost => "cost",
             Mode::Watch => "watch",
             Mode::Dashboard => "dashboard",

@@ -6,7 +6,7 @@ use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, 
 use ondeck_core::model::excerpt::quoted;
 
 /// The commands that call GitHub.
-const USERS: &[Mode] = &[Mode::Refresh, Mode::Doctor, Mode::Teardown];
+const USERS: &[Mode] = &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Teardown];
 
 pub const TOKEN: Input = Input::secret(
     "github-token",
@@ -67,7 +67,7 @@ pub const REPOSITORY: Input = Input::call(
     "repository",
     "OWNER/NAME",
     "Repository that runners serve",
-    &[Mode::Refresh, Mode::Doctor, Mode::Teardown, Mode::Init],
+    &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Teardown, Mode::Init],
 )
 .or_described("GITHUB_REPOSITORY, or the pool; for init the remote origin");
 pub const RUNNER_GROUP: Input = Input::stored(

@@ -11,6 +11,8 @@ pub(crate) mod config;
 pub(crate) mod configuration;
 pub(crate) mod cost;
 pub(crate) mod doctor;
+#[cfg(any(test, feature = "drill"))]
+pub(crate) mod drill;
 pub(crate) mod estimate;
 pub(crate) mod explain;
 mod failure;

@@ -22,6 +22,7 @@ Exit codes:
   5  machines did not become ready  11  the output could not be written
   6  store, queue or compute        12  runs own machines that are to go
      unavailable or busy            20  doctor found warnings, 21 errors
+                                    22  a drill found that the pool does not recover
                                    130  interrupted, 143 terminated; cleaned up";
 
 /// What the command does, in one line.
@@ -43,6 +44,7 @@ pub(super) fn about(mode: Mode) -> &'static str {
         Mode::Doctor => {
             "Check everything that a pool needs, and say what is wrong and what fixes it"
         }
+        Mode::Drill => "Disturb machines of a pool with consent, and check that it recovers",
         Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
@@ -131,6 +133,23 @@ Examples:
   ondeck doctor
   ondeck doctor --json
   ONDECK_GITHUB_TOKEN=... ondeck doctor --backend aws --pool acme/web"
+        }
+        Mode::Drill => {
+            "\
+Claims idle machines for runs of its own, whose ids begin with drill-, and disturbs them;
+machines of other runs are left alone. Each scenario ends with an audit of records,
+machines, tickets and runners. kill-idle and interrupt-spot cost one idle machine each.
+cancel-launch and kill-launch need --launch. provision, release and refresh are called as
+programs, with the variables of this process. Without --confirm it asks at a terminal;
+elsewhere it shows the plan and exits with code 2. Exits with code 22 if an expectation is
+not met, or if nothing could be played.
+
+Examples:
+  ondeck drill --dry-run
+  ondeck drill --scenario kill-idle,cancel-provision --class large
+  ondeck drill --backend aws --pool acme/web --confirm acme/web --launch --json \\
+      --provision-profile ondeck-provision --release-profile ondeck-release \\
+      --refresh-profile ondeck-refresh"
         }
         Mode::Cost => {
             "\

@@ -1,11 +1,13 @@
 //! The inputs of the program itself: what a process connects to and prints, and the options of
 //! commands that only the program has.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
 use ondeck_core::modes::cost::Since;
+use ondeck_core::modes::drill::Scenario;
 
 /// The word for the local backend and the local forge.
 pub(crate) const LOCAL: &str = "local";
@@ -78,7 +80,15 @@ pub(crate) const STORED: Input =
 pub(crate) const DRY_RUN: Input = Input::switch(
     "dry-run",
     "Show what would change or be deleted, and change nothing",
-    &[Mode::Apply, Mode::Drain, Mode::Retire, Mode::Terminate, Mode::Pool, Mode::Teardown],
+    &[
+        Mode::Drill,
+        Mode::Apply,
+        Mode::Drain,
+        Mode::Retire,
+        Mode::Terminate,
+        Mode::Pool,
+        Mode::Teardown,
+    ],
 );
 /// The commands that change machines.
 const OF_MACHINES: &[Mode] = &[Mode::Drain, Mode::Retire, Mode::Terminate];
@@ -86,7 +96,7 @@ pub(crate) const CLASS: Input = Input::call(
     "class",
     "CLASS",
     "Only machines, or tickets, of this resource class",
-    &[Mode::Drain, Mode::Retire, Mode::Pool],
+    &[Mode::Drill, Mode::Drain, Mode::Retire, Mode::Pool],
 )
 .checked(|text| text.parse::<ResourceClass>().map(drop).map_err(|error| error.to_string()));
 pub(crate) const USAGE: Input =
@@ -114,6 +124,61 @@ pub(crate) const REASON: Input =
 pub(crate) const ACTOR: Input =
     Input::call("actor", "NAME", "Who asks for it, for the events of the machines", OF_MACHINES)
         .or_described("in a workflow its actor, otherwise the user of this process");
+pub(crate) const SCENARIO: Input = Input::call(
+    "scenario",
+    "NAMES",
+    "Scenarios to play: kill-idle, cancel-provision, cancel-launch, kill-launch, interrupt-spot",
+    &[Mode::Drill],
+)
+.or_described("all of them")
+.checked(|text| scenarios(text).map(drop));
+pub(crate) const CONFIRM: Input = Input::call(
+    "confirm",
+    "POOL",
+    "Ask nothing: the name of the pool in which machines may be disturbed, as --dry-run shows it",
+    &[Mode::Drill],
+);
+pub(crate) const LAUNCH: Input = Input::switch(
+    "launch",
+    "Play also scenarios that launch a machine, one at a time",
+    &[Mode::Drill],
+);
+pub(crate) const RECOVERY: Input = Input::call(
+    "recovery-min",
+    "MIN",
+    "How long to wait until nothing is left of a machine",
+    &[Mode::Drill],
+)
+.or("10")
+.checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const INTERRUPT_COMMAND: Input = Input::call(
+    "interrupt-command",
+    "COMMAND",
+    "Shell command that lets EC2 interrupt the spot machine in ONDECK_DRILL_MACHINE",
+    &[Mode::Drill],
+);
+pub(crate) const PROVISION_PROFILE: Input = Input::call(
+    "provision-profile",
+    "NAME",
+    "AWS profile with the role of provision",
+    &[Mode::Drill],
+)
+.or_described("the credentials of the drill");
+pub(crate) const RELEASE_PROFILE: Input =
+    Input::call("release-profile", "NAME", "AWS profile with the role of release", &[Mode::Drill])
+        .or_described("the credentials of the drill");
+pub(crate) const REFRESH_PROFILE: Input =
+    Input::call("refresh-profile", "NAME", "AWS profile with the role of refresh", &[Mode::Drill])
+        .or_described("the credentials of the drill");
+
+/// The scenarios in a list of names, separated by commas or blanks. Fails if it names none, or one that
+/// there is not.
+pub(crate) fn scenarios(text: &str) -> Result<BTreeSet<Scenario>, String> {
+    let names = text.split([',', ' ']).filter(|name| !name.is_empty());
+    let named = names.map(str::parse).collect::<Result<BTreeSet<Scenario>, String>>()?;
+    if named.is_empty() { Err("names no scenario".to_owned()) } else { Ok(named) }
+}
+
 pub(crate) const CLEAR: Input = Input::switch(
     "clear",
     "Remove the applied configuration, so that refresh takes settings from flags again",
@@ -316,6 +381,14 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             OLD_AGENT,
             REASON,
             ACTOR,
+            SCENARIO,
+            CONFIRM,
+            LAUNCH,
+            RECOVERY,
+            INTERRUPT_COMMAND,
+            PROVISION_PROFILE,
+            RELEASE_PROFILE,
+            REFRESH_PROFILE,
             WATCH,
             INTERVAL,
             LISTEN,

@@ -9,6 +9,7 @@ mod crash;
 mod dashboard;
 pub(crate) mod direct_requests;
 mod doctor;
+mod drill;
 mod ec2_network;
 mod explain;
 mod failure;

@@ -42,6 +42,7 @@ fn the_help_of_the_program() {
       status       Show what the pool has and what is wrong, then each machine
       explain      Tell what happened to a run or a machine, and why
       doctor       Check everything that a pool needs, and say what is wrong and what fixes it
+      drill        Disturb machines of a pool with consent, and check that it recovers
       cost         Show what machines, runs, classes and days cost, and what the pool saved
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
       dashboard    Show the pool in the browser: a page on this computer, live
@@ -107,9 +108,70 @@ fn the_help_of_the_program() {
       5  machines did not become ready  11  the output could not be written
       6  store, queue or compute        12  runs own machines that are to go
          unavailable or busy            20  doctor found warnings, 21 errors
+                                        22  a drill found that the pool does not recover
                                        130  interrupted, 143 terminated; cleaned up
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
+}
+
+#[test]
+fn the_help_of_drill() {
+    assert_snapshot!(help("drill"), @r"
+    Disturb machines of a pool with consent, and check that it recovers
+
+    Usage: ondeck drill [OPTIONS]
+
+    Options:
+          --dry-run                      Show what would change or be deleted, and change nothing
+          --class <CLASS>                Only machines, or tickets, of this resource class
+          --scenario <NAMES>             Scenarios to play: kill-idle, cancel-provision, cancel-launch,
+                                         kill-launch, interrupt-spot [default: all of them]
+          --confirm <POOL>               Ask nothing: the name of the pool in which machines may be
+                                         disturbed, as --dry-run shows it
+          --launch                       Play also scenarios that launch a machine, one at a time
+          --recovery-min <MIN>           How long to wait until nothing is left of a machine [default:
+                                         10]
+          --interrupt-command <COMMAND>  Shell command that lets EC2 interrupt the spot machine in
+                                         ONDECK_DRILL_MACHINE
+          --provision-profile <NAME>     AWS profile with the role of provision [default: the
+                                         credentials of the drill]
+          --release-profile <NAME>       AWS profile with the role of release [default: the credentials
+                                         of the drill]
+          --refresh-profile <NAME>       AWS profile with the role of refresh [default: the credentials
+                                         of the drill]
+      -h, --help                         Print help
+
+    GitHub:
+          --github-token <TOKEN>          Token that may register runners; prefer the variable, because
+                                          other users can see a command line
+          --github-app-id <ID>            Instead of a token: id of a GitHub App that may register
+                                          runners
+          --github-app-private-key <PEM>  Private key of the GitHub App, in PEM; prefer the variable
+          --github-url <URL>              Address of GitHub; set it for an Enterprise Server [default:
+                                          GITHUB_SERVER_URL, or https://github.com]
+          --runner-scope <SCOPE>          Level at which runners register: the repository or its
+                                          organisation [default: repository] [possible values:
+                                          repository, organisation]
+          --repository <OWNER/NAME>       Repository that runners serve [default: GITHUB_REPOSITORY, or
+                                          the pool; for init the remote origin]
+
+    (options of every command)
+
+    Claims idle machines for runs of its own, whose ids begin with drill-, and disturbs them;
+    machines of other runs are left alone. Each scenario ends with an audit of records,
+    machines, tickets and runners. kill-idle and interrupt-spot cost one idle machine each.
+    cancel-launch and kill-launch need --launch. provision, release and refresh are called as
+    programs, with the variables of this process. Without --confirm it asks at a terminal;
+    elsewhere it shows the plan and exits with code 2. Exits with code 22 if an expectation is
+    not met, or if nothing could be played.
+
+    Examples:
+      ondeck drill --dry-run
+      ondeck drill --scenario kill-idle,cancel-provision --class large
+      ondeck drill --backend aws --pool acme/web --confirm acme/web --launch --json \
+          --provision-profile ondeck-provision --release-profile ondeck-release \
+          --refresh-profile ondeck-refresh
+    ");
 }
 
 #[test]

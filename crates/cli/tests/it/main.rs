@@ -19,6 +19,7 @@ mod dashboard;
 mod demo;
 mod doctor;
 mod documented_commands;
+mod drill;
 mod erased;
 mod escape;
 mod explain;

@@ -48,6 +48,8 @@ pub enum FailureKind {
     FoundWarnings,
     /// Doctor has found what makes runs fail now.
     FoundErrors,
+    /// In a drill, the pool did not recover as it should, or nothing could be tested.
+    NotRecovered,
     /// The command did its work, but its output could not be written.
     Unreported,
     /// A bug, or a state that no other kind covers.
@@ -75,6 +77,7 @@ impl FailureKind {
         FailureKind::WrongPermissions,
         FailureKind::FoundWarnings,
         FailureKind::FoundErrors,
+        FailureKind::NotRecovered,
         FailureKind::Unreported,
         FailureKind::Unexpected,
         FailureKind::Interrupted,
@@ -96,6 +99,7 @@ impl FailureKind {
             FailureKind::InUse => 12,
             FailureKind::FoundWarnings => 20,
             FailureKind::FoundErrors => 21,
+            FailureKind::NotRecovered => 22,
             FailureKind::Interrupted => 130,
             FailureKind::Stopped => 143,
         }
@@ -119,6 +123,7 @@ impl FailureKind {
             FailureKind::WrongPermissions => "wrong-permissions",
             FailureKind::FoundWarnings => "found-warnings",
             FailureKind::FoundErrors => "found-errors",
+            FailureKind::NotRecovered => "not-recovered",
             FailureKind::Unreported => "unreported",
             FailureKind::Unexpected => "unexpected",
             FailureKind::Interrupted => "interrupted",

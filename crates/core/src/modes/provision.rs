@@ -19,6 +19,7 @@ mod set_up;
 
 pub use outcome::{MachineSource, Milestones, Outcome, Provisioned, Timings};
 pub use pool_search::PoolSearch;
+pub use post_provision::is_left_to_refresh;
 pub use request::{
     INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, SourcePolicy, run_from_inputs,
 };

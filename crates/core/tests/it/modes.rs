@@ -3,6 +3,7 @@
 
 mod ceiling;
 mod cost;
+mod drill;
 mod explain;
 mod failures;
 mod harness;

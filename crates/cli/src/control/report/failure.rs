@@ -64,6 +64,7 @@ enum ErrorKind {
     WrongPermissions,
     FoundWarnings,
     FoundErrors,
+    NotRecovered,
     Unreported,
     Unexpected,
     Interrupted,
@@ -88,6 +89,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::WrongPermissions => ErrorKind::WrongPermissions,
             FailureKind::FoundWarnings => ErrorKind::FoundWarnings,
             FailureKind::FoundErrors => ErrorKind::FoundErrors,
+            FailureKind::NotRecovered => ErrorKind::NotRecovered,
             FailureKind::Unreported => ErrorKind::Unreported,
             FailureKind::Unexpected => ErrorKind::Unexpected,
             FailureKind::Interrupted => ErrorKind::Interrupted,
@@ -136,6 +138,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::WrongPermissions => "a role has other permissions than it should",
         FailureKind::FoundWarnings => "doctor found warnings",
         FailureKind::FoundErrors => "doctor found errors",
+        FailureKind::NotRecovered => "the pool did not recover as expected",
         FailureKind::Unreported => "the output could not be written",
         FailureKind::Unexpected => "unexpected error",
         FailureKind::Interrupted => "interrupted and cleaned up",
@@ -180,6 +183,7 @@ mod tests {
         ### ondeck refresh failed: a role has other permissions than it should / Exit code 9: a role has other permissions than it should.
         ### ondeck refresh failed: doctor found warnings / Exit code 20: doctor found warnings.
         ### ondeck refresh failed: doctor found errors / Exit code 21: doctor found errors.
+        ### ondeck refresh failed: the pool did not recover as expected / Exit code 22: the pool did not recover as expected.
         ### ondeck refresh failed: the output could not be written / Exit code 11: the output could not be written.
         ### ondeck refresh failed: unexpected error / Exit code 10: unexpected error.
         ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.

@@ -16,6 +16,7 @@ use super::apply::ApplyJson;
 use super::config::{ConfigCheckJson, ConfigExportJson};
 use super::cost::CostJson;
 use super::doctor::json::DoctorJson;
+use super::drill::json::DrillJson;
 use super::explain::ExplainJson;
 use super::failure::FailureJson;
 use super::machines::MachinesJson;
@@ -56,6 +57,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("pool", outcome_or_failure::<PoolJson>("pool")),
         ("explain", outcome_or_failure::<ExplainJson>("explain")),
         ("doctor", outcome_or_failure::<DoctorJson>("doctor")),
+        ("drill", outcome_or_failure::<DrillJson>("drill")),
         ("cost", outcome_or_failure::<CostJson>("cost")),
         ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),

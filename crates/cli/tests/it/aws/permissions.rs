@@ -34,12 +34,12 @@ pub(crate) fn policies(folder: &Path, edit: impl Fn(&str, Value) -> Value) {
 }
 
 /// The statement of a policy by its name.
-fn statement<'a>(policy: &'a mut Value, name: &str) -> &'a mut Value {
+pub(crate) fn statement<'a>(policy: &'a mut Value, name: &str) -> &'a mut Value {
     let statements = policy["Statement"].as_array_mut().unwrap();
     statements.iter_mut().find(|statement| statement["Sid"] == name).unwrap()
 }
 
-fn remove_statement(policy: &mut Value, name: &str) {
+pub(crate) fn remove_statement(policy: &mut Value, name: &str) {
     let statements = policy["Statement"].as_array_mut().unwrap();
     let count = statements.len();
     statements.retain(|statement| statement["Sid"] != name);

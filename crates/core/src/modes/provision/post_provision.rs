@@ -79,6 +79,7 @@ impl Ending {
                 | FailureKind::WrongPermissions
                 | FailureKind::FoundWarnings
                 | FailureKind::FoundErrors
+                | FailureKind::NotRecovered
                 | FailureKind::Unreported,
                 _,
             ) => Ending::Dump,
@@ -125,17 +126,23 @@ pub(super) async fn clean_up(attempt: &Attempt<'_>, ending: Ending, stop: &StopS
     clean_up
 }
 
+/// What the messages of a clean-up begin with that its time has ended.
+const CUT_SHORT: &str = "the clean-up did not finish within";
+const TO_ANNOUNCE: &str = "refresh announces these when their agents have answered:";
+
+/// Whether a message of [`Outcome::clean_up_failures`](super::Outcome::clean_up_failures) only says that
+/// there was no time for the rest, which a release or a refresh finishes.
+pub fn is_left_to_refresh(message: &str) -> bool {
+    message.starts_with(CUT_SHORT) || message.starts_with(TO_ANNOUNCE)
+}
+
 impl CleanUp {
     fn cut_short(&mut self) {
         let after = AFTER_STOP.as_secs();
-        self.failures.push(format!(
-            "the clean-up did not finish within {after} s, the run's release or refresh continues it"
-        ));
+        self.failures
+            .push(format!("{CUT_SHORT} {after} s, the run's release or refresh continues it"));
         if !self.returning.is_empty() {
-            self.failures.push(format!(
-                "refresh announces these when their agents have answered: {}",
-                listed(&self.returning)
-            ));
+            self.failures.push(format!("{TO_ANNOUNCE} {}", listed(&self.returning)));
         }
     }
 }
@@ -208,6 +215,7 @@ mod tests {
                     | FailureKind::WrongPermissions
                     | FailureKind::FoundWarnings
                     | FailureKind::FoundErrors
+                    | FailureKind::NotRecovered
                     | FailureKind::Unreported => Ending::Dump,
                     _ => Ending::RollBack,
                 };

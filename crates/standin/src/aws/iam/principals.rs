@@ -55,7 +55,7 @@ impl Role {
             "refresh" | "apply" => Role::Refresh,
             "provision" => Role::Provision,
             "release" => Role::Release,
-            "drain" | "retire" | "terminate" | "pool" => Role::Steward,
+            "drain" | "retire" | "terminate" | "pool" | "drill" => Role::Steward,
             _ => Role::Operator,
         }
     }

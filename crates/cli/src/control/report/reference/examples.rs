@@ -31,6 +31,7 @@ use crate::control::report::apply::{ApplyReport, ApplyResult, SettingChange};
 use crate::control::report::config::{CheckReport, ExportReport, FileProblem, PoolDigest};
 use crate::control::report::cost::example as cost_example;
 use crate::control::report::doctor::{self, DoctorReport};
+use crate::control::report::drill::tests::example as drill_example;
 use crate::control::report::explain::ExplainReport;
 use crate::control::report::failure::FailureJson;
 use crate::control::report::machines::MachinesReport;
@@ -70,6 +71,7 @@ pub(super) fn of(name: &str) -> Vec<(&'static str, String)> {
         "status" => vec![("Example", status().json())],
         "cost" => vec![("Example", cost_example().json())],
         "explain" => vec![("A run", explained().json())],
+        "drill" => vec![("With an expectation that was not met", drill_example().json())],
         "doctor" => vec![("With an error", examined().json())],
         _ => vec![("Example", to_json(&FailureJson::from(&not_set_up())))],
     }
