@@ -224,7 +224,7 @@ pub const INDEX_SHARDS: &str = "index-shards";
 /// The name under which refresh records since when there is a ceiling. Not an input.
 pub(crate) const CEILING_SINCE: &str = "ceiling-since";
 /// The name under which refresh records how long registrations take. Not an input.
-pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
+pub const REGISTRATION_P95: &str = "registration-p95-ms";
 
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";
