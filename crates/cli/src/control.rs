@@ -53,6 +53,11 @@ pub(crate) mod report;
 mod run;
 mod screen;
 mod shell;
+#[cfg(feature = "simulate")]
+mod simulate;
+#[cfg(not(feature = "simulate"))]
+#[path = "control/no_simulate.rs"]
+mod simulate;
 mod status;
 mod teardown;
 #[cfg(feature = "github")]
@@ -99,6 +104,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Explain) => explain::explain(common, arguments).await,
         Some(Mode::Doctor) => doctor::doctor(common).await,
         Some(Mode::Cost) => cost::cost(common).await,
+        Some(Mode::Simulate) => simulate::simulate(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         Some(Mode::Dashboard) => dashboard::dashboard(common).await,
         #[cfg(feature = "aws")]

@@ -89,6 +89,7 @@ pub enum Mode {
     Explain,
     Doctor,
     Cost,
+    Simulate,
     Watch,
     Dashboard,
     Connect,
@@ -127,7 +128,7 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 22] = [
+    pub const ALL: [Mode; 23] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
@@ -136,6 +137,7 @@ impl Mode {
         Mode::Explain,
         Mode::Doctor,
         Mode::Cost,
+        Mode::Simulate,
         Mode::Watch,
         Mode::Dashboard,
         Mode::Connect,
@@ -166,6 +168,7 @@ impl Mode {
             Mode::Explain => "explain",
             Mode::Doctor => "doctor",
             Mode::Cost => "cost",
+            Mode::Simulate => "simulate",
             Mode::Watch => "watch",
             Mode::Dashboard => "dashboard",
             Mode::Connect => "connect",

@@ -17,4 +17,4 @@ pub use grid::{Grid, play_all};
 pub use history::{History, HistoryRun, InvalidHistory, LONGEST_SPAN, MOST_RUNS};
 pub use model::{Model, Point};
 pub use play::Measured;
-pub use recommendation::{Candidate, recommend};
+pub use recommendation::{Candidate, Reason, Recommendation, recommend};

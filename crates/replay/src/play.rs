@@ -29,8 +29,9 @@ use crate::world::{Life, Provider, World};
 const LEAD: Duration = Duration::from_secs(15 * 60);
 /// How much longer a run may have its machines than it takes.
 const SLACK: Duration = Duration::from_secs(30 * 60);
-/// How long after the last run is played, for machines to be handed back.
-const TRAIL: Duration = Duration::from_secs(24 * 3_600);
+/// How long after the last planned end is played at most: until every run has ended that waited, or was
+/// repeated.
+const TRAIL: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// How often a run whose machines were interrupted is run again.
 const MOST_REPEATS: u32 = 10;
 /// EC2 charges for a minute at least.

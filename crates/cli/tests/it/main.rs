@@ -45,6 +45,7 @@ mod reset;
 mod reuse;
 mod shell;
 mod signals;
+mod simulate;
 mod teardown;
 mod terminal;
 mod versions;

@@ -25,6 +25,7 @@ use super::provision::ProvisionJson;
 use super::refresh::RefreshJson;
 use super::release::ReleaseJson;
 use super::show::ConfigShowJson;
+use super::simulate::SimulateJson;
 use super::status::json::StatusJson;
 use super::teardown::TeardownJson;
 
@@ -57,6 +58,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("explain", outcome_or_failure::<ExplainJson>("explain")),
         ("doctor", outcome_or_failure::<DoctorJson>("doctor")),
         ("cost", outcome_or_failure::<CostJson>("cost")),
+        ("simulate", outcome_or_failure::<SimulateJson>("simulate")),
         ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),
         ("config-check", outcome_or_failure::<ConfigCheckJson<'_>>("config check")),
