@@ -58,6 +58,11 @@ pub(crate) mod report;
 mod run;
 mod screen;
 mod shell;
+#[cfg(feature = "simulate")]
+mod simulate;
+#[cfg(not(feature = "simulate"))]
+#[path = "control/no_simulate.rs"]
+mod simulate;
 mod status;
 mod teardown;
 #[cfg(feature = "github")]
@@ -105,6 +110,7 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Doctor) => doctor::doctor(common).await,
         Some(Mode::Drill) => drill::drill(common).await,
         Some(Mode::Cost) => cost::cost(common).await,
+        Some(Mode::Simulate) => simulate::simulate(common).await,
         Some(Mode::Watch) => watch::watch(common).await,
         Some(Mode::Dashboard) => dashboard::dashboard(common).await,
         #[cfg(feature = "aws")]

@@ -11,6 +11,7 @@ mod misuse;
 #[cfg(all(feature = "control", feature = "github"))]
 pub(crate) mod notices;
 pub(crate) mod rows;
+pub(crate) mod simulate;
 
 use std::path::PathBuf;
 
@@ -71,6 +72,7 @@ impl Common {
 /// Every table of this build, in the order of the help.
 pub(crate) fn tables() -> impl Iterator<Item = &'static InputTable> {
     const ADAPTERS: &[InputTable] = &[
+        simulate::SIMULATE,
         #[cfg(feature = "init")]
         init::INIT,
         #[cfg(feature = "github")]

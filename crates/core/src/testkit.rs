@@ -3,9 +3,11 @@
 mod clock;
 pub mod contract;
 mod memory;
+mod virtual_time;
 
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
     Calls, Event, Hearing, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
-    MemoryPorts, MemoryStore, PartialLaunch, RegisteredLabels, SilentProgress, plane,
+    MemoryPorts, MemoryStore, PartialLaunch, PlayedAgents, RegisteredLabels, SilentProgress, plane,
 };
+pub use virtual_time::VirtualTime;

@@ -29,7 +29,7 @@ use crate::auth::{Auth, Identity, IssuedToken};
 use crate::client::{Client, Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, URL_SETTING};
-use address::Addresses;
+pub(crate) use address::Addresses;
 use runner_list::RunnerList;
 use runs::RunReader;
 
@@ -301,7 +301,7 @@ impl fmt::Debug for GitHubForge {
     }
 }
 
-fn check_repository(repository: &str) -> Result<(), Failure> {
+pub(crate) fn check_repository(repository: &str) -> Result<(), Failure> {
     match repository.split_once('/') {
         Some((owner, name)) if is_name(owner) && is_name(name) => Ok(()),
         _ => Err(Failure::invalid(format!(

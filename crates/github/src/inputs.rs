@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use ondeck_core::inputs::{ActionInput, FileForm, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::excerpt::quoted;
 
-/// The commands that call GitHub.
+/// The commands that call GitHub about runners.
 const USERS: &[Mode] = &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Teardown];
+/// The commands that call GitHub.
+const CALLERS: &[Mode] =
+    &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Simulate, Mode::Teardown];
 
 pub const TOKEN: Input = Input::secret(
     "github-token",
@@ -14,7 +17,7 @@ pub const TOKEN: Input = Input::secret(
     "Token that may register runners; prefer the variable, because other users can see a command \
      line",
 )
-.of_modes(USERS)
+.of_modes(CALLERS)
 .in_action(ActionInput::Adapted {
     help: "Token that may register runners",
     default: None,
@@ -41,7 +44,7 @@ pub const APP_PRIVATE_KEY: Input = Input::secret(
 });
 pub const JOBS_TOKEN: Input =
     Input::secret("jobs-token", "TOKEN", "Token that may read workflow runs, for rescue")
-        .of_modes(&[Mode::Refresh, Mode::Doctor])
+        .of_modes(&[Mode::Refresh, Mode::Doctor, Mode::Simulate])
         .or_described("the token that registers runners")
         .in_action(ActionInput::Adapted {
             help: "Token that may read workflow runs, for rescue",
@@ -49,7 +52,7 @@ pub const JOBS_TOKEN: Input =
             step_output: false,
         });
 pub const URL: Input =
-    Input::call("github-url", "URL", "Address of GitHub; set it for an Enterprise Server", USERS)
+    Input::call("github-url", "URL", "Address of GitHub; set it for an Enterprise Server", CALLERS)
         .or_described("GITHUB_SERVER_URL, or https://github.com");
 pub const SCOPE: Input = Input::call(
     "runner-scope",
@@ -67,7 +70,7 @@ pub const REPOSITORY: Input = Input::call(
     "repository",
     "OWNER/NAME",
     "Repository that runners serve",
-    &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Teardown, Mode::Init],
+    &[Mode::Refresh, Mode::Doctor, Mode::Drill, Mode::Simulate, Mode::Teardown, Mode::Init],
 )
 .or_described("GITHUB_REPOSITORY, or the pool; for init the remote origin");
 pub const RUNNER_GROUP: Input = Input::stored(

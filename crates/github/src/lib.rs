@@ -12,6 +12,8 @@ pub mod http;
 pub mod inputs;
 mod names;
 mod packages;
+#[cfg(feature = "control")]
+mod past_runs;
 mod pool_tag;
 #[cfg(target_os = "linux")]
 mod runner;
@@ -27,6 +29,8 @@ pub use forge::{GitHubForge, GitHubOptions, OnSecret, RunnerScope};
 pub use inputs::{INPUTS, REPOSITORY};
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};
+#[cfg(feature = "control")]
+pub use past_runs::{MOST_PAST_RUNS, PastRun, PastRuns, PastRunsOptions, past_runs};
 pub use pool_tag::pool_tag;
 #[cfg(target_os = "linux")]
 pub use runner::{GROUP_SETTING, GitHubRunner, RunnerOptions, Timeouts};

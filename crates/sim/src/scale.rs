@@ -5,7 +5,6 @@
 //! records change; their heartbeats and their waiting are counted and not played. Latencies are drawn
 //! from the distributions in `world.rs`.
 
-mod executor;
 mod layout;
 mod meter;
 mod result;

@@ -16,7 +16,7 @@ use super::{Scratch, elf};
 /// The targets whose programs a release has.
 pub(crate) const LINUX: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 /// The features of the released control plane, which contains the agent.
-pub(crate) const FEATURES: &str = "--features aws,dashboard,drill,github,init,shell,watch";
+pub(crate) const FEATURES: &str = "--features aws,dashboard,drill,github,init,shell,simulate,watch";
 /// What machines of a pool download: the agent for AWS, without the control plane.
 const AGENT_FEATURES: &str = "--no-default-features --features aws,github,local";
 const PROGRAMS: [(&str, &str); 2] = [("ondeck", FEATURES), ("ondeck-agent", AGENT_FEATURES)];

@@ -24,6 +24,8 @@ use ondeck_core::ports::{
 use ondeck_core::runtime::retry::{Retry, retry};
 
 pub(crate) use self::doctor::{ToExamine, to_examine};
+#[cfg(all(feature = "github", feature = "simulate"))]
+pub(crate) use self::forge::addresses as github_addresses;
 #[cfg(feature = "github")]
 pub(crate) use self::kept::Kept;
 #[cfg(feature = "local")]

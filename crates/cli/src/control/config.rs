@@ -45,6 +45,12 @@ pub(crate) struct PoolFile {
     document: Document,
 }
 
+/// The lines of a file with these settings, by name. Those that are empty are left out.
+#[cfg(feature = "simulate")]
+pub(crate) fn file_of(settings: &BTreeMap<String, String>) -> String {
+    render::render(&BTreeMap::new(), settings)
+}
+
 /// Why a file cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {

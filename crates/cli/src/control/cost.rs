@@ -35,13 +35,13 @@ async fn reckon(common: &Common) -> Result<CostReport, Failure> {
     let report =
         CostReport { account, prices, is_partial: reading.is_partial, backend: common.compute };
     if let Some(folder) = common.given.text(&rows::PLOT) {
-        write(Path::new(folder), &report)?;
+        write_plots(Path::new(folder), report.plots())?;
     }
     Ok(report)
 }
 
 /// The table of the program, or the file that was given in its place.
-fn prices(common: &Common) -> Result<Prices, Failure> {
+pub(super) fn prices(common: &Common) -> Result<Prices, Failure> {
     let Some(file) = common.given.text(&rows::PRICES) else { return Ok(Prices::built_in()) };
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("the prices cannot be read: {error}: {file}");
@@ -53,8 +53,12 @@ fn prices(common: &Common) -> Result<Prices, Failure> {
     })
 }
 
-fn write(folder: &Path, report: &CostReport) -> Result<(), Failure> {
-    for (name, plot) in report.plots() {
+/// Writes plots, by the names of their files, into a folder that exists.
+pub(super) fn write_plots(
+    folder: &Path,
+    plots: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<(), Failure> {
+    for (name, plot) in plots {
         let file = folder.join(name);
         std::fs::write(&file, plot).map_err(|error| {
             let message = format!("the plot cannot be written: {error}: {}", file.display());

@@ -28,8 +28,11 @@ pub(crate) mod refresh;
 mod release;
 #[cfg(any(test, feature = "config"))]
 pub(crate) mod show;
+#[cfg(any(test, feature = "simulate"))]
+pub(crate) mod simulate;
 mod span;
 pub(crate) mod status;
+mod svg;
 mod table;
 pub(crate) mod teardown;
 mod timeline;

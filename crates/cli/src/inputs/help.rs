@@ -46,6 +46,9 @@ pub(super) fn about(mode: Mode) -> &'static str {
         }
         Mode::Drill => "Disturb machines of a pool with consent, and check that it recovers",
         Mode::Cost => "Show what machines, runs, classes and days cost, and what the pool saved",
+        Mode::Simulate => {
+            "Replay a history of runs, show what waiting costs, and recommend settings"
+        }
         Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Init => {
@@ -164,6 +167,19 @@ Examples:
   ondeck cost --since 2026-11-01 --plot docs/images --backend aws --pool acme/web
   ondeck cost --print-prices > prices.json
   ondeck cost --prices prices.json"
+        }
+        Mode::Simulate => {
+            "\
+Plays the runs through provision, release and refresh as they are, on virtual time, once for
+each combination of idle time, minimum and purchase option. Connects to no pool and launches
+nothing. Recommended is the cheapest point that spares enough of the waiting. A history is CSV:
+the header start,machines,minutes[,class], then a line for each run, its start in RFC 3339, UTC.
+
+Examples:
+  ondeck simulate --history examples/histories/nightly.csv
+  ondeck simulate --generate 1 --print-history > week.csv
+  ondeck simulate --history week.csv --idle-times-min '10 30' --usage-classes spot --json
+  ondeck simulate --from-github --repository acme/web --since 14d --plot docs/images"
         }
         Mode::Watch => {
             "\

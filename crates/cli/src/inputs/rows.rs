@@ -208,8 +208,9 @@ pub(crate) const WATCH: Input = Input::switch(
 pub(crate) const SINCE: Input = Input::call(
     "since",
     "TIME",
-    "Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC), or a time in RFC 3339",
-    &[Mode::Cost],
+    "Beginning of the account, or of the runs of --from-github: a span such as 7d or 12h, a date (midnight \
+     in UTC), or a time in RFC 3339",
+    &[Mode::Cost, Mode::Simulate],
 )
 .or("7d")
 .checked(|text| text.parse::<Since>().map(drop));
@@ -217,7 +218,7 @@ pub(crate) const PRICES: Input = Input::call(
     "prices",
     "FILE",
     "File with prices, in place of the table of the program",
-    &[Mode::Cost],
+    &[Mode::Cost, Mode::Simulate],
 );
 pub(crate) const PRINT_PRICES: Input = Input::switch(
     "print-prices",
@@ -228,8 +229,9 @@ pub(crate) const PRINT_PRICES: Input = Input::switch(
 pub(crate) const PLOT: Input = Input::call(
     "plot",
     "DIR",
-    "Directory in which to write a plot of the days: cost-light.svg and cost-dark.svg",
-    &[Mode::Cost],
+    "Directory in which to write a plot, of the days or of what waiting costs, for light and for dark \
+     pages: cost-light.svg or simulate-light.svg, and -dark.svg",
+    &[Mode::Cost, Mode::Simulate],
 );
 pub(crate) const INTERVAL: Input = Input::call(
     "interval-sec",

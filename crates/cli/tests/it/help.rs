@@ -2,6 +2,7 @@
 
 mod config;
 mod init;
+mod simulate;
 
 use insta::assert_snapshot;
 
@@ -44,6 +45,7 @@ fn the_help_of_the_program() {
       doctor       Check everything that a pool needs, and say what is wrong and what fixes it
       drill        Disturb machines of a pool with consent, and check that it recovers
       cost         Show what machines, runs, classes and days cost, and what the pool saved
+      simulate     Replay a history of runs, show what waiting costs, and recommend settings
       watch        Watch the pool in the terminal: filter machines, look at one, copy its id
       dashboard    Show the pool in the browser: a page on this computer, live
       connect      Open a shell on a machine through AWS Session Manager
@@ -649,13 +651,13 @@ fn the_help_of_the_other_commands() {
     Usage: ondeck cost [OPTIONS]
 
     Options:
-          --since <TIME>   Beginning of the account: a span such as 7d or 12h, a date (midnight in UTC),
-                           or a time in RFC 3339 [default: 7d]
+          --since <TIME>   Beginning of the account, or of the runs of --from-github: a span such as 7d
+                           or 12h, a date (midnight in UTC), or a time in RFC 3339 [default: 7d]
           --prices <FILE>  File with prices, in place of the table of the program
           --print-prices   Print the price table of the program, to begin a file for --prices with, and
                            nothing else
-          --plot <DIR>     Directory in which to write a plot of the days: cost-light.svg and
-                           cost-dark.svg
+          --plot <DIR>     Directory in which to write a plot, of the days or of what waiting costs, for
+                           light and for dark pages: cost-light.svg or simulate-light.svg, and -dark.svg
       -h, --help           Print help
 
     (options of every command)

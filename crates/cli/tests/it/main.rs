@@ -46,6 +46,7 @@ mod reset;
 mod reuse;
 mod shell;
 mod signals;
+mod simulate;
 mod spend;
 mod teardown;
 mod terminal;

@@ -94,18 +94,34 @@ impl MinIdle {
         const WEEK: u64 = 7 * 24 * 60;
         // Windows begin and end at whole minutes.
         let first = from.millis() / MINUTE;
-        let steps = if self.entries.iter().any(|entry| entry.window.is_some()) { WEEK } else { 1 };
+        let end = first + WEEK;
+        let step = self.step().unwrap_or(WEEK);
         let mut minutes: BTreeMap<ResourceClass, u64> = BTreeMap::new();
-        for step in 0..steps {
-            let at = Timestamp::from_millis((first + step) * MINUTE);
-            for minimum in self.at(at) {
+        let mut minute = first;
+        while minute < end {
+            let next = ((minute / step + 1) * step).min(end);
+            for minimum in self.at(Timestamp::from_millis(minute * MINUTE)) {
                 *minutes.entry(minimum.class).or_default() +=
-                    u64::from(minimum.count) * (WEEK / steps);
+                    u64::from(minimum.count) * (next - minute);
             }
+            minute = next;
         }
         minutes.retain(|_, minutes| *minutes > 0);
         minutes.into_iter().map(|(class, minutes)| (class, minutes as f64 / 60.0)).collect()
     }
+
+    /// The longest part of an hour, in minutes, at multiples of which every window begins and ends, in
+    /// UTC too: all zones differ from it by quarters of an hour. `None` without a window.
+    fn step(&self) -> Option<u64> {
+        const QUARTER: u64 = 15;
+        let windows = self.entries.iter().filter_map(|entry| entry.window.as_ref());
+        let steps = windows.map(|window| window.span.step());
+        steps.reduce(greatest_common_divisor).map(|step| greatest_common_divisor(step, QUARTER))
+    }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
 impl Entry {

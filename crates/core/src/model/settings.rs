@@ -240,7 +240,7 @@ pub(crate) const CEILING_SINCE: &str = "ceiling-since";
 /// input.
 pub(crate) const SPEND_SINCE: &str = "spend-since";
 /// The name under which refresh records how long registrations take. Not an input.
-pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
+pub const REGISTRATION_P95: &str = "registration-p95-ms";
 
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";

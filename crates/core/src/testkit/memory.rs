@@ -51,6 +51,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub trait ClockAndDebug: Clock + std::fmt::Debug {}
 impl<T: Clock + std::fmt::Debug> ClockAndDebug for T {}
 
+/// What plays the agents of the machines of a [`MemoryStore`], where none of them runs.
+pub trait PlayedAgents: std::fmt::Debug + Send + Sync {
+    /// The control plane has written this record.
+    fn written(&self, record: &Record);
+    /// Adds to what a machine's agent has written what it would have written by now.
+    fn complete(&self, id: &InstanceId, status: &mut AgentStatus);
+}
+
 /// How often each call was made.
 pub type Calls = BTreeMap<&'static str, usize>;
 
@@ -97,6 +105,7 @@ struct Tables {
     /// Records that cannot be written.
     read_only: BTreeSet<InstanceId>,
     wake_ups: WakeUps,
+    played: Option<Arc<dyn PlayedAgents>>,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +145,15 @@ fn out_of_reach(service: &'static str) -> PortError {
 pub struct MemoryStore(Mutex<Tables>);
 
 impl MemoryStore {
+    /// Has these play the agents from now on.
+    pub fn play_agents(&self, agents: Arc<dyn PlayedAgents>) {
+        lock(&self.0).played = Some(agents);
+    }
+
+    fn played(&self) -> Option<Arc<dyn PlayedAgents>> {
+        lock(&self.0).played.clone()
+    }
+
     /// Makes the next `count` heartbeats fail.
     pub fn lose_heartbeats(&self, count: u32) {
         lock(&self.0).lost_heartbeats = count;
@@ -362,6 +380,9 @@ impl Store for MemoryStore {
         self.answer("write")?;
         self.answer(change.transition().as_str())?;
         let verdict = self.change(change)?;
+        if let (Verdict::Agreed(next), Some(agents)) = (&verdict, self.played()) {
+            agents.written(next);
+        }
         self.deliver(change.transition().as_str(), verdict)
     }
 
@@ -397,7 +418,15 @@ impl Store for MemoryStore {
         self.count("agent_status");
         self.answer("agent_status")?;
         let tables = lock(&self.0);
-        Ok(ids.iter().map(|id| tables.status.get(id).cloned().unwrap_or_default()).collect())
+        let known = |id: &InstanceId| tables.status.get(id).cloned().unwrap_or_default();
+        let mut found: Vec<AgentStatus> = ids.iter().map(known).collect();
+        drop(tables);
+        if let Some(agents) = self.played() {
+            for (id, status) in ids.iter().zip(&mut found) {
+                agents.complete(id, status);
+            }
+        }
+        Ok(found)
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {

@@ -6,20 +6,20 @@ use reqwest::Url;
 use crate::http;
 
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     /// The server that runners register with, without a trailing slash.
-    pub(super) server: String,
+    pub(crate) server: String,
     /// Whether GitHub operates the server. `false` for Enterprise Server.
-    pub(super) hosted: bool,
-    pub(super) api: Url,
-    pub(super) releases: Url,
+    pub(crate) hosted: bool,
+    pub(crate) api: Url,
+    pub(crate) releases: Url,
 }
 
 impl Addresses {
     /// Parses the addresses, and derives the API's from the server's if `api` is `None`. Fails if an
     /// address is invalid, or if the server has a port: actions/runner asks the default port all the
     /// same. On loopback a port is accepted, because the runner of our stand-in keeps it.
-    pub(super) fn new(server: &str, api: Option<&str>, releases: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(server: &str, api: Option<&str>, releases: &str) -> Result<Self, Failure> {
         let server = address("server", server)?;
         if server.path() != "/" {
             return Err(Failure::invalid(format!("GitHub's server has a path: {server}"))

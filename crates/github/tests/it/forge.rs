@@ -10,6 +10,7 @@ mod faults;
 mod harness;
 mod keys;
 mod limits;
+mod past_runs;
 mod proxy;
 mod refusals;
 mod runners;

@@ -17,9 +17,8 @@ use ondeck_core::ports::{
     AgentStore, Clock, Compute, Depth, Launched, Machine, Order, Pool, PortResult, Receipt,
     ReceivedMessage,
 };
-use ondeck_core::testkit::{MemoryCompute, MemoryPool};
+use ondeck_core::testkit::{MemoryCompute, MemoryPool, VirtualTime};
 
-use super::executor::VirtualTime;
 use super::layout::{key, read_units, write_units};
 use super::meter::Meter;
 use super::store::{MeteredTable, Pace};

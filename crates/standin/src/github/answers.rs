@@ -96,11 +96,17 @@ pub(super) fn header(mut answer: Answer, name: HeaderName, value: &str) -> Answe
 }
 
 /// One page of a list, with links to the other pages. A page has at most `at_most` entries.
-pub(super) fn page(
+pub(super) fn page(ask: &ApiRequest, name: &str, entries: Vec<Value>, at_most: usize) -> Answer {
+    page_of_search(ask, name, entries, at_most, usize::MAX)
+}
+
+/// One page of a search, of which only the first `reachable` entries can be read. All are counted.
+pub(super) fn page_of_search(
     ask: &ApiRequest,
     name: &str,
     mut entries: Vec<Value>,
     at_most: usize,
+    reachable: usize,
 ) -> Answer {
     let number = |name, otherwise| {
         let given = ask.parameter(name).and_then(|text| text.parse::<usize>().ok());
@@ -109,7 +115,8 @@ pub(super) fn page(
     let per_page = number("per_page", 30).min(100).min(at_most);
     let page = number("page", 1);
     let total = entries.len();
-    let last = total.div_ceil(per_page).max(1);
+    entries.truncate(reachable);
+    let last = entries.len().div_ceil(per_page).max(1);
     let shown: Vec<Value> = entries.drain(..).skip((page - 1) * per_page).take(per_page).collect();
     let answer = found(200, &json!({ "total_count": total, name: shown }));
     let links = links(ask, page, last);

@@ -1,6 +1,6 @@
 //! Workflow runs and their jobs.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -174,18 +174,45 @@ pub(super) fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
     latest
 }
 
+/// How many runs a search returns at most: one with a status or a time.
+const REACHABLE: usize = 1_000;
+
 /// Answers `GET /repos/{owner}/{repo}/actions/runs`, newest first.
 pub(super) fn list_runs(state: &State, ask: &ApiRequest, repository: &str) -> Answer {
     let wanted = ask.parameter("status");
-    let runs =
-        state.runs.iter().rev().filter(|run| run.repository.eq_ignore_ascii_case(repository));
-    let entries = runs.filter_map(|run| {
+    let created = match ask.parameter("created").map(Created::parse) {
+        Some(None) => return answers::refusal(422, "Validation Failed"),
+        created => created.flatten(),
+    };
+    let mut runs: Vec<&Run> =
+        state.runs.iter().filter(|run| run.repository.eq_ignore_ascii_case(repository)).collect();
+    runs.sort_by_key(|run| std::cmp::Reverse((run.created, run.number)));
+    let entries = runs.into_iter().filter_map(|run| {
         let now = run.state(state);
         let suits =
             wanted.is_none_or(|wanted| now.status() == wanted || now.conclusion() == Some(wanted));
-        suits.then(|| run_entry(run, now, ask))
+        let is_in = created.as_ref().is_none_or(|created| created.contains(run.created));
+        (suits && is_in).then(|| run_entry(run, now, ask))
     });
-    answers::page(ask, "workflow_runs", entries.collect(), state.options.page)
+    let reachable = if wanted.is_some() || created.is_some() { REACHABLE } else { usize::MAX };
+    let entries = entries.collect();
+    answers::page_of_search(ask, "workflow_runs", entries, state.options.page, reachable)
+}
+
+/// The parameter `created`: a span of whole seconds, both ends included. GitHub knows more forms, of
+/// which ondeck uses none.
+struct Created(SystemTime, SystemTime);
+
+impl Created {
+    fn parse(text: &str) -> Option<Created> {
+        let (from, to) = text.split_once("..")?;
+        let time = |text: &str| humantime::parse_rfc3339(text).ok();
+        Some(Created(time(from)?, time(to)? + Duration::from_secs(1)))
+    }
+
+    fn contains(&self, at: SystemTime) -> bool {
+        (self.0..self.1).contains(&at)
+    }
 }
 
 /// What a request runs again.

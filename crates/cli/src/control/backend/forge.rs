@@ -111,6 +111,8 @@ fn is_github(common: &Common, stored: &BTreeMap<String, String>) -> bool {
     stored.get(FORGE).is_some_and(|forge| forge == GITHUB)
 }
 
+#[cfg(all(feature = "github", feature = "simulate"))]
+pub(crate) use self::github::addresses;
 #[cfg(feature = "github")]
 use self::github::forge as github;
 
@@ -145,14 +147,7 @@ mod github {
         records: &Records,
     ) -> Result<Arc<dyn Forge>, Failure> {
         let given = &common.given;
-        // A workflow says where its own GitHub is; who names another one means that.
-        let (server_url, api_url) = match given.owned(&inputs::URL) {
-            Some(url) => (url, None),
-            None => (
-                variable("GITHUB_SERVER_URL").unwrap_or_else(|| PUBLIC.to_owned()),
-                variable("GITHUB_API_URL"),
-            ),
-        };
+        let (server_url, api_url) = addresses(given);
         let named = given
             .owned(&inputs::REPOSITORY)
             .or_else(|| variable("GITHUB_REPOSITORY"))
@@ -240,6 +235,18 @@ mod github {
                 let owner = parts.map_or(named, |(owner, _)| owner).to_owned();
                 Ok(RunnerScope::Organisation { owner })
             }
+        }
+    }
+
+    /// The address of GitHub's server, and of its API where that is not derived from it.
+    pub(crate) fn addresses(given: &Given) -> (String, Option<String>) {
+        // A workflow says where its own GitHub is; who names another one means that.
+        match given.owned(&inputs::URL) {
+            Some(url) => (url, None),
+            None => (
+                variable("GITHUB_SERVER_URL").unwrap_or_else(|| PUBLIC.to_owned()),
+                variable("GITHUB_API_URL"),
+            ),
         }
     }
 

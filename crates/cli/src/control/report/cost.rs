@@ -12,6 +12,8 @@ use ondeck_core::model::prices::Prices;
 use ondeck_core::modes::cost::Account;
 
 pub(super) use self::json::CostJson;
+#[cfg(any(test, feature = "simulate"))]
+pub(super) use self::json::PricesJson;
 #[cfg(test)]
 pub(super) use self::tests::example;
 use super::Report;

@@ -26,6 +26,7 @@ use super::provision::ProvisionJson;
 use super::refresh::RefreshJson;
 use super::release::ReleaseJson;
 use super::show::ConfigShowJson;
+use super::simulate::SimulateJson;
 use super::status::json::StatusJson;
 use super::teardown::TeardownJson;
 
@@ -59,6 +60,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("doctor", outcome_or_failure::<DoctorJson>("doctor")),
         ("drill", outcome_or_failure::<DrillJson>("drill")),
         ("cost", outcome_or_failure::<CostJson>("cost")),
+        ("simulate", outcome_or_failure::<SimulateJson>("simulate")),
         ("teardown", outcome_or_failure::<TeardownJson>("teardown")),
         ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),
         ("config-check", outcome_or_failure::<ConfigCheckJson<'_>>("config check")),

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 fn read(text: &str) -> MinIdle {
@@ -116,6 +118,25 @@ fn a_week_costs_what_its_windows_add_up_to() {
         let hours = read(text).machine_hours_a_week(from);
         let told: Vec<String> = hours.iter().map(|(class, n)| format!("{class} {n}")).collect();
         assert_eq!(told.join(", "), expected, "{text}");
+    }
+}
+
+#[test]
+fn windows_are_counted_to_the_minute() {
+    let from = Timestamp::parse("2027-03-24T03:04:05Z").unwrap();
+    for text in [
+        "Mon-Fri 08:07-18:23 Europe/Berlin large=1",
+        "08:10-08:30 large=2; Sun 22:00-06:05 Asia/Kathmandu large=3",
+        "Mon 00:00-24:00 large=1; 01:00-02:00 Australia/Lord_Howe large=2",
+    ] {
+        let minimums = read(text);
+        let minutes = (0..7 * 24 * 60).map(|minute| {
+            let at = from + Duration::from_secs(60 * minute);
+            minimums.at(at).iter().map(|minimum| minimum.count).sum::<u32>()
+        });
+        let expected = f64::from(minutes.sum::<u32>()) / 60.0;
+        let found: f64 = minimums.machine_hours_a_week(from).into_values().sum();
+        assert!((found - expected).abs() < 1e-9, "{text}: {found} {expected}");
     }
 }
 

@@ -100,6 +100,11 @@ impl fmt::Display for Days {
 impl Span {
     pub(super) const WHOLE_DAY: Span = Span { from: 0, to: MIDNIGHT };
 
+    /// The largest number of minutes at multiples of which it begins and ends.
+    pub(super) fn step(self) -> u64 {
+        super::greatest_common_divisor(u64::from(self.from), u64::from(self.to))
+    }
+
     /// Reads `08:00-18:00`. Fails with what is wrong, worded to follow the input's name.
     pub(super) fn parse(text: &str) -> Result<Span, String> {
         let read = || {

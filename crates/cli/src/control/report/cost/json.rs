@@ -43,7 +43,7 @@ pub(in super::super) struct CostJson {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct PricesJson {
+pub(in super::super) struct PricesJson {
     /// The day that the prices are of.
     as_of: String,
     /// Where they are from.

@@ -6,6 +6,8 @@ use ondeck_core::model::money::Money;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{Account, Part, Tally};
 
+use super::super::svg::{Drawing, rounded, scale};
+
 /// The colours of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Theme {
@@ -41,23 +43,23 @@ pub(super) fn draw(account: &Account, theme: Theme) -> String {
     let days = days(account);
     let most = days.iter().map(|(_, tally)| tally.total().money.dollars()).fold(0.0, f64::max);
     let (step, top) = scale(most);
-    let mut svg = Drawing::new(theme, &summary(account));
+    let mut plot = Plot::new(theme, &summary(account));
     let mut tick = 0.0;
     while tick <= top + step / 2.0 {
-        svg.grid(TOP + HEIGHT * (1.0 - tick / top), &amount(tick));
+        plot.grid(TOP + HEIGHT * (1.0 - tick / top), &amount(tick));
         tick += step;
     }
     let slot = (WIDTH - LEFT - 10.0) / days.len().max(1) as f64;
     let every = days.len().div_ceil(LABELS).max(1);
     for (n, (day, tally)) in days.iter().enumerate() {
         let x = LEFT + slot * n as f64;
-        svg.bar(x + slot * 0.15, slot * 0.7, tally, top);
+        plot.bar(x + slot * 0.15, slot * 0.7, tally, top);
         if n % every == 0 {
             let name = &day.to_string()[5..10];
-            svg.label((x + slot / 2.0, TOP + HEIGHT + 20.0), "middle", name);
+            plot.drawing.label((x + slot / 2.0, TOP + HEIGHT + 20.0), "middle", name);
         }
     }
-    svg.finish()
+    plot.drawing.finish()
 }
 
 /// Every day of the account, also those without machines.
@@ -69,15 +71,6 @@ fn days(account: &Account) -> Vec<(Timestamp, Tally)> {
         day = day + Duration::from_secs(24 * 3_600);
     }
     days
-}
-
-/// The distance of two lines of the grid, and the last of at most six: 1, 2 or 5 times a power of ten.
-fn scale(most: f64) -> (f64, f64) {
-    let most = if most > 0.0 { most } else { 1.0 };
-    let power = 10_f64.powf((most / 5.0).log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-    let step = steps.into_iter().find(|step| most / step <= 5.0).unwrap_or(10.0 * power);
-    (step, (most / step).ceil() * step)
 }
 
 fn amount(dollars: f64) -> String {
@@ -92,34 +85,32 @@ fn summary(account: &Account) -> String {
         .replace('<', "&lt;")
 }
 
-/// An image in the making.
-struct Drawing {
+/// A plot in the making.
+struct Plot {
     theme: Theme,
-    parts: Vec<String>,
+    drawing: Drawing,
 }
 
-impl Drawing {
+impl Plot {
     /// Begins with the title and what the colours mean.
-    fn new(theme: Theme, title: &str) -> Drawing {
-        let height = TOP + HEIGHT + BOTTOM;
-        let head = format!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Cost of machines, {title}">"#
-        );
-        let mut drawing = Drawing { theme, parts: vec![head] };
-        drawing.label((LEFT, 20.0), "start", title);
+    fn new(theme: Theme, title: &str) -> Plot {
+        let size = (WIDTH, TOP + HEIGHT + BOTTOM);
+        let drawing = Drawing::new(theme.ink, size, &format!("Cost of machines, {title}"));
+        let mut plot = Plot { theme, drawing };
+        plot.drawing.label((LEFT, 20.0), "start", title);
         for (n, (name, colour)) in NAMES.into_iter().zip(theme.uses).enumerate() {
             let x = WIDTH - 230.0 + 76.0 * n as f64;
-            drawing.area((x, 10.0), (12.0, 12.0), colour);
-            drawing.label((x + 17.0, 20.0), "start", name);
+            plot.drawing.area((x, 10.0), (12.0, 12.0), colour);
+            plot.drawing.label((x + 17.0, 20.0), "start", name);
         }
-        drawing
+        plot
     }
 
     fn grid(&mut self, y: f64, name: &str) {
         let (y, grid) = (rounded(y), self.theme.grid);
         let right = WIDTH - 10.0;
-        self.parts.push(format!(r#"<path d="M{LEFT} {y}H{right}" stroke="{grid}"/>"#));
-        self.label((LEFT - 8.0, y + 4.5), "end", name);
+        self.drawing.push(format!(r#"<path d="M{LEFT} {y}H{right}" stroke="{grid}"/>"#));
+        self.drawing.label((LEFT - 8.0, y + 4.5), "end", name);
     }
 
     /// The parts of a day, one above the other.
@@ -131,53 +122,8 @@ impl Drawing {
             let height = HEIGHT * money.dollars() / top;
             y -= height;
             if height > 0.0 {
-                self.area((x, y), (width, height), colour);
+                self.drawing.area((x, y), (width, height), colour);
             }
-        }
-    }
-
-    fn area(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
-        let [x, y, width, height] = [x, y, width, height].map(rounded);
-        self.parts.push(format!(
-            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{colour}"/>"#
-        ));
-    }
-
-    fn label(&mut self, (x, y): (f64, f64), anchor: &str, words: &str) {
-        let ([x, y], ink) = ([x, y].map(rounded), self.theme.ink);
-        self.parts.push(format!(
-            r#"<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{ink}">{words}</text>"#
-        ));
-    }
-
-    fn finish(mut self) -> String {
-        self.parts.push("</svg>\n".to_owned());
-        self.parts.join("\n")
-    }
-}
-
-fn rounded(length: f64) -> f64 {
-    (length * 10.0).round() / 10.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_grid_has_round_steps_and_reaches_the_highest_day() {
-        for (most, step, top) in [
-            (0.0, 0.2, 1.0),
-            (1.0, 0.2, 1.0),
-            (1.01, 0.5, 1.5),
-            (7.3, 2.0, 8.0),
-            (0.004, 0.001, 0.004),
-            (99.0, 20.0, 100.0),
-            (1234.0, 500.0, 1500.0),
-        ] {
-            let (found, last) = scale(most);
-            assert!((found / step - 1.0).abs() < 1e-9, "{most}: {found}");
-            assert!((last / top - 1.0).abs() < 1e-9, "{most}: {last}");
         }
     }
 }

@@ -41,6 +41,7 @@ use crate::control::report::permissions::{
 use crate::control::report::pool::PoolReport;
 use crate::control::report::refresh::RefreshReport;
 use crate::control::report::show::{Origin, ShowReport, ShowRow, StoredConfiguration};
+use crate::control::report::simulate::example as simulate_example;
 use crate::control::report::status::Shown;
 use crate::control::report::teardown::{Leftover, TeardownReport};
 use crate::control::report::wire::to_json;
@@ -70,6 +71,7 @@ pub(super) fn of(name: &str) -> Vec<(&'static str, String)> {
         "teardown" => vec![("Success", torn_down().json())],
         "status" => vec![("Example", status().json())],
         "cost" => vec![("Example", cost_example().json())],
+        "simulate" => vec![("Example", simulate_example().json())],
         "explain" => vec![("A run", explained().json())],
         "drill" => vec![("With an expectation that was not met", drill_example().json())],
         "doctor" => vec![("With an error", examined().json())],

@@ -1,5 +1,6 @@
 //! Runs futures on virtual time. Time moves to the next alarm when no task can go on, so an hour takes
-//! as long as its events do.
+//! as long as its events do. For worlds of many tasks, where each sleeper of a
+//! [`VirtualClock`](super::VirtualClock) would cost a turn of every other.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -10,10 +11,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::Clock;
 
-/// The time of day at which a simulated hour begins.
+use crate::model::timestamp::Timestamp;
+use crate::ports::Clock;
+
+/// The time of day at which virtual time begins, unless it is given.
 const EPOCH_MILLIS: u64 = 1_750_000_000_000;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -21,8 +23,10 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Sleeper = Arc<Mutex<Option<Waker>>>;
 
 /// Virtual time, in microseconds, and the tasks that have not started yet.
-#[derive(Default)]
-pub(crate) struct VirtualTime(Mutex<State>);
+pub struct VirtualTime {
+    began: Timestamp,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -65,18 +69,30 @@ impl Ord for Alarm {
     }
 }
 
+impl Default for VirtualTime {
+    fn default() -> VirtualTime {
+        VirtualTime::starting_at(Timestamp::from_millis(EPOCH_MILLIS))
+    }
+}
+
 impl VirtualTime {
+    /// Time that begins at this moment, with no tasks.
+    pub fn starting_at(began: Timestamp) -> VirtualTime {
+        VirtualTime { began, state: Mutex::default() }
+    }
+
     /// The time since the beginning.
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.state().now)
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Adds a task. It begins when [`play`](VirtualTime::play) has come to it.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.state().spawned.push(Box::pin(task));
     }
 
     /// Plays all tasks until `limit`, or until none of them can go on. Tasks that are not done are dropped.
-    pub(crate) fn play(&self, limit: Duration) {
+    pub fn play(&self, limit: Duration) {
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         let ready: Arc<Mutex<VecDeque<u64>>> = Arc::default();
         let mut tasks: BTreeMap<u64, (Task, Waker)> = BTreeMap::new();
@@ -127,7 +143,7 @@ impl VirtualTime {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.0)
+        locked(&self.state)
     }
 }
 
@@ -140,7 +156,7 @@ impl std::fmt::Debug for VirtualTime {
 #[async_trait]
 impl Clock for VirtualTime {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(EPOCH_MILLIS + self.state().now / 1_000)
+        self.began + Duration::from_micros(self.state().now)
     }
 
     fn steady(&self) -> Duration {
