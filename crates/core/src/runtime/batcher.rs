@@ -18,6 +18,9 @@ use crate::ports::PortResult;
 /// arrive within this.
 const MOST_WINDOWS: u32 = 16;
 
+/// How many turns a batch stays open at most, which take no time.
+const MOST_TURNS: u32 = 256;
+
 /// A question that no batch has taken yet.
 #[derive(Debug)]
 struct Question<K, V> {
@@ -70,13 +73,16 @@ impl<K, V> Default for Batcher<K, V> {
 }
 
 impl<K: Clone, V> Batcher<K, V> {
-    /// Asks `question` together with all questions that are waiting. `call` must return one answer
-    /// for each question, in the same order. If it fails, every caller of the batch gets the error.
+    /// Asks `question` together with all that are waiting, and with those that come as long as every turn
+    /// of the other tasks brings one: of workers that wait for each other, each asks in a turn of its own.
+    /// `call` must return one answer for each question, in the same order. If it fails, every caller of
+    /// the batch gets the error.
     pub async fn ask<F>(&self, question: K, call: impl Fn(Vec<K>) -> F) -> PortResult<V>
     where
         F: Future<Output = PortResult<Vec<V>>>,
     {
-        self.ask_after(one_turn, question, call).await
+        let turns = || self.while_joining(one_turn, usize::MAX, MOST_TURNS);
+        self.ask_after(turns, question, call).await
     }
 
     /// Like [`Batcher::ask`], but lets other callers join until `window` is over.
@@ -125,20 +131,27 @@ impl<K: Clone, V> Batcher<K, V> {
         F: Future<Output = PortResult<Vec<V>>>,
         L: Future<Output = ()>,
     {
-        let windows = || async {
-            let mut there = self.waiting().questions.len();
-            for _ in 0..MOST_WINDOWS {
-                if there >= full {
-                    return;
-                }
-                window().await;
-                let before = std::mem::replace(&mut there, self.waiting().questions.len());
-                if there <= before {
-                    return;
-                }
-            }
-        };
+        let windows = || self.while_joining(&window, full, MOST_WINDOWS);
         self.ask_after(windows, question, call).await
+    }
+
+    /// Waits for one window after the other, `most` at the most, until one brings no question or `full`
+    /// questions are there.
+    async fn while_joining<L>(&self, window: impl Fn() -> L, full: usize, most: u32)
+    where
+        L: Future<Output = ()>,
+    {
+        let mut there = self.waiting().questions.len();
+        for _ in 0..most {
+            if there >= full {
+                return;
+            }
+            window().await;
+            let before = std::mem::replace(&mut there, self.waiting().questions.len());
+            if there <= before {
+                return;
+            }
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting<K, V>> {
@@ -205,6 +218,23 @@ mod tests {
         assert_eq!(*batches.borrow(), [10], "all of them were there in time");
         let late = join_all([5, 6].map(|n| batcher.ask(n, call))).await;
         assert_eq!(late, [Ok(10), Ok(12)]);
+    }
+
+    #[tokio::test]
+    async fn workers_that_take_turns_share_one_call() {
+        let (batcher, lock) = (Batcher::default(), futures_util::lock::Mutex::new(()));
+        let batches = RefCell::new(Vec::new());
+        let call = |questions: Vec<u32>| {
+            batches.borrow_mut().push(questions.len());
+            async { Ok(questions) }
+        };
+        let work = async |n: u32| {
+            // Each worker is let in by the one before it.
+            drop(lock.lock().await);
+            batcher.ask(n, call).await
+        };
+        join_all((0..50).map(work)).await;
+        assert_eq!(*batches.borrow(), [50]);
     }
 
     #[tokio::test]
