@@ -80,6 +80,21 @@ pub(crate) async fn plane(common: &Common, progress: Arc<dyn Progress>) -> Resul
     assemble(common, false, records, Arc::new(NoForge), progress)
 }
 
+/// The same for commands that name who asks, together with who AWS says that the caller is, if the records
+/// are there and it says so. That takes one call.
+pub(crate) async fn plane_and_caller(
+    common: &Common,
+    progress: Arc<dyn Progress>,
+) -> Result<(Plane, Option<String>), Failure> {
+    check_reachable(common)?;
+    let records = records(common, false).await?;
+    #[cfg(feature = "aws")]
+    let caller = aws::caller(&records).await;
+    #[cfg(not(feature = "aws"))]
+    let caller = None;
+    Ok((assemble(common, false, records, Arc::new(NoForge), progress)?, caller))
+}
+
 /// The same for explain, together with what has happened.
 pub(crate) async fn plane_and_history(
     common: &Common,

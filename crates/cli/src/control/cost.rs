@@ -4,12 +4,15 @@ use std::path::Path;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::prices::Prices;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{self as mode, Since};
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::ports::History;
 
 use crate::control::backend;
 use crate::control::report::cost::{CostReport, PriceTable};
 use crate::control::report::{Report, deliver};
-use crate::inputs::{Common, rows};
+use crate::inputs::{Backend, Common, rows};
 use crate::logging;
 
 /// Runs the command and returns its exit code.
@@ -30,14 +33,25 @@ async fn reckon(common: &Common) -> Result<CostReport, Failure> {
     let since: Since = since.parse().map_err(invalid)?;
     let (plane, history) = backend::plane_and_history(common).await?;
     let since = since.moment(plane.now()).map_err(invalid)?;
-    let reading = mode::read(&plane, &*history, since).await?;
-    let account = mode::account(&reading.events, &reading.records, &prices, &reading.window);
-    let report =
-        CostReport { account, prices, is_partial: reading.is_partial, backend: common.compute };
+    let (span, around) = ((since, mode::MOST_EVENTS), (prices, common.compute));
+    let report = account(&plane, &*history, span, around).await?;
     if let Some(folder) = common.given.text(&rows::PLOT) {
         write_plots(Path::new(folder), report.plots())?;
     }
     Ok(report)
+}
+
+/// What the pool has cost since a time, by at most `most` events: the account begins later if there are
+/// more.
+pub(crate) async fn account(
+    plane: &Plane,
+    history: &dyn History,
+    (since, most): (Timestamp, usize),
+    (prices, backend): (Prices, Backend),
+) -> Result<CostReport, Failure> {
+    let reading = mode::read(plane, history, since, most).await?;
+    let account = mode::account(&reading.events, &reading.records, &prices, &reading.window);
+    Ok(CostReport { account, prices, is_partial: reading.is_partial, backend })
 }
 
 /// The table of the program, or the file that was given in its place.

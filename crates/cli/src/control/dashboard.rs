@@ -9,6 +9,7 @@ mod assets;
 mod feed;
 mod guard;
 mod hub;
+mod kept;
 mod picture;
 mod routes;
 mod server;
@@ -18,8 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
+use ondeck_core::model::prices::Prices;
+use ondeck_core::modes::cost::Since;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::History;
+use ondeck_core::ports::{Clock as _, History};
 use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 
@@ -28,14 +31,17 @@ use self::guard::Guard;
 use self::hub::Hub;
 use self::picture::Picture;
 use self::routes::App;
-use crate::control::backend;
 use crate::control::reader::{HAND_OVERS_KEPT, interval};
-use crate::control::report::{deliver, print};
+use crate::control::report::doctor::DoctorReport;
+use crate::control::report::{Report as _, deliver, print};
+use crate::control::{backend, cost, doctor};
 use crate::inputs::{Backend, Common};
 use crate::logging;
 use crate::output::unwritten;
-use crate::surroundings::stop_on_signals;
+use crate::surroundings::{WallClock, stop_on_signals};
 
+/// The most events that are read for an account, which bounds the memory that it takes.
+const MOST_EVENTS: usize = 30_000;
 /// How old what was read about earlier calls may become in a file on this computer, where reading it
 /// costs nothing.
 const HISTORY_KEPT_LOCALLY: Duration = Duration::from_secs(5);
@@ -74,7 +80,8 @@ pub(crate) async fn dashboard(common: &Common) -> u8 {
 pub(crate) struct Pace {
     /// The least pause between two readings of the pool.
     pub(crate) pause: Duration,
-    /// How long calls of provision and hand-overs are shown before they are read again.
+    /// How long calls of provision, hand-overs, findings of doctor and accounts are shown before they
+    /// are read again.
     pub(crate) history_kept: Duration,
 }
 
@@ -114,6 +121,23 @@ impl Source {
         self.connected.get_or_try_init(connect).await
     }
 
+    /// What doctor finds, as `ondeck doctor --json` prints it, with the time.
+    async fn examined(&self) -> Result<String, Failure> {
+        let findings = doctor::examine(&self.common).await?;
+        let report = DoctorReport::on(findings, None).json();
+        Ok(format!("{{\"at\":{},\"doctor\":{report}}}", WallClock.now().millis()))
+    }
+
+    /// What the pool has cost since then, as `ondeck cost --json` prints it. Reads a part of the events
+    /// if there are very many, and says so.
+    async fn account(&self, since: Since) -> Result<String, Failure> {
+        let pool = self.connected().await?;
+        let since = since.moment(pool.plane.now()).map_err(Failure::invalid)?;
+        let around = (Prices::built_in(), self.common.compute);
+        let (plane, history) = (&pool.plane, &*pool.history);
+        Ok(cost::account(plane, history, (since, MOST_EVENTS), around).await?.json())
+    }
+
     /// The pool, as people know it; empty if it has no name.
     fn name(&self) -> String {
         backend::pool_name(&self.common).unwrap_or_default()
@@ -143,7 +167,8 @@ impl Dashboard {
         let url = access.url(address);
         let guard = Guard::new(address, access.token);
         let hub = Hub::new(Picture::new(pace.pause));
-        Ok(Dashboard { listener, url, app: Arc::new(App::new(guard, hub, source)), pace })
+        let app = App::new(guard, hub, source, pace.history_kept);
+        Ok(Dashboard { listener, url, app: Arc::new(app), pace })
     }
 
     /// What to open in a browser. Contains a token that was made for it, but not one that was given.

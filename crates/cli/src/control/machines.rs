@@ -47,10 +47,21 @@ async fn carried_out(
     watcher: &ProgressDisplay,
     stop: &StopSignal,
 ) -> Result<MachinesReport, Failure> {
-    let order = order(command, common, arguments)?;
+    let mut order = order(command, common, arguments)?;
+    let plane = match named_actor(common.given.text(&rows::ACTOR)) {
+        Some(actor) => {
+            order.actor = actor;
+            let opened = backend::plane(common, Arc::new(watcher.clone()));
+            stop.unless_raised(opened).await??
+        }
+        None => {
+            let opened = backend::plane_and_caller(common, Arc::new(watcher.clone()));
+            let (plane, caller) = stop.unless_raised(opened).await??;
+            order.actor = caller.unwrap_or_else(user);
+            plane
+        }
+    };
     let report = |outcome: Outcome| MachinesReport::new(name(command), &order, outcome);
-    let opened = backend::plane(common, Arc::new(watcher.clone()));
-    let plane = stop.unless_raised(opened).await??;
     if common.given.is_set(&rows::DRY_RUN) {
         return Ok(report(plan(&plane, &order, stop).await?));
     }
@@ -64,6 +75,7 @@ async fn carried_out(
     Ok(report(outcome?))
 }
 
+/// What to do to which machines. Who asks is still to be found out.
 fn order(command: Command, common: &Common, arguments: &[String]) -> Result<Order, Failure> {
     let given = &common.given;
     let minutes = |row: &Input| {
@@ -95,18 +107,25 @@ fn order(command: Command, common: &Common, arguments: &[String]) -> Result<Orde
         selection,
         force: given.is_set(&rows::FORCE),
         wait: minutes(&rows::WAIT).unwrap_or_default(),
-        actor: actor(given.text(&rows::ACTOR)),
+        actor: String::new(),
         reason: given.owned(&rows::REASON).unwrap_or_default(),
     })
 }
 
-/// Who asks: the given name, in a workflow its actor, or else the user of this process.
-fn actor(given: Option<&str>) -> String {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+/// Who asks, if that is said: the given name, or in a workflow its actor.
+fn named_actor(given: Option<&str>) -> Option<String> {
     let of_workflow = || variable("GITHUB_ACTOR").filter(|_| github_actions::is_active());
-    let user = || variable("USER").or_else(|| variable("LOGNAME"));
-    let given = given.map(str::to_owned).filter(|name| !name.is_empty());
-    given.or_else(of_workflow).or_else(user).unwrap_or_else(|| "an unknown user".to_owned())
+    given.map(str::to_owned).filter(|name| !name.is_empty()).or_else(of_workflow)
+}
+
+/// The user of this process.
+fn user() -> String {
+    let named = variable("USER").or_else(|| variable("LOGNAME"));
+    named.unwrap_or_else(|| "an unknown user".to_owned())
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Asks before more than a handful of machines, or machines that runs have, are changed. Fails if the

@@ -1,12 +1,14 @@
 //! `ondeck watch`: a terminal program that shows the pool and redraws it in place.
 //!
-//! [`Reader`] reads the pool, one batch of calls after the other. [`view`] holds what is on the screen
+//! [`Reader`] reads the pool, one batch of calls after the other, and [`story`] has the story that is
+//! open. [`view`] holds what is on the screen
 //! and what a key does, without a terminal; [`draw`] renders it, and [`session`] owns the terminal.
 
 mod clipboard;
 mod details;
 mod draw;
 mod session;
+mod story;
 mod view;
 
 use std::io::IsTerminal;
@@ -14,17 +16,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::modes::explain;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::status::judgement::Judgement;
+use ondeck_core::ports::History;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
 
 use self::session::Session;
+use self::story::Wanted;
 use self::view::{Effect, View};
 use crate::control::backend;
-use crate::control::progress::NoProgress;
 use crate::control::reader::{Reader, interval};
 use crate::control::report::deliver;
+use crate::control::report::explain::ExplainReport;
 use crate::control::screen::screen;
 use crate::control::status::scope;
 use crate::inputs::Common;
@@ -44,7 +49,9 @@ pub(crate) async fn watch(common: &Common) -> u8 {
     }
     let watched = async {
         check_terminal(common)?;
-        let plane = backend::plane(common, Arc::new(NoProgress)).await?;
+        let (plane, history) = backend::plane_and_history(common).await?;
+        let pool = Pool { plane, history };
+        let plane = &pool.plane;
         let mut reader = Reader::new(plane.clone(), scope(common));
         // What no later reading can change is an error of the command.
         let mut view = View::new(plane.now());
@@ -55,7 +62,7 @@ pub(crate) async fn watch(common: &Common) -> u8 {
         let readings = reader.start(interval(common));
         let stop = stop_on_signals();
         let mut session = Session::begin().map_err(|error| unusable(&error))?;
-        let shown = stop.unless_raised(show(&plane, readings, &mut view, &mut session)).await;
+        let shown = stop.unless_raised(show(&pool, readings, &mut view, &mut session)).await;
         drop(session);
         match shown {
             Ok(Err(error)) => unwritten("the terminal", &error).map_or(Ok(()), Err),
@@ -87,17 +94,41 @@ fn unusable(error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Unreported, message).hint("use ondeck status --watch")
 }
 
+/// The ports of the pool.
+#[derive(Clone)]
+struct Pool {
+    plane: Plane,
+    history: Arc<dyn History>,
+}
+
+/// Reads a story, and sends it.
+fn read_story(pool: &Pool, wanted: Wanted, to: &mpsc::Sender<(Wanted, Told)>) {
+    let (pool, to) = (pool.clone(), to.clone());
+    tokio::spawn(async move {
+        let story = explain::explain(&pool.plane, &*pool.history, wanted.of.as_str()).await;
+        // The program may have ended meanwhile.
+        to.send((wanted, story.map(ExplainReport::of))).await.ok();
+    });
+}
+
+type Told = Result<ExplainReport, Failure>;
+
 /// Draws, and handles keys and readings, until the user quits.
 async fn show(
-    plane: &Plane,
+    pool: &Pool,
     mut readings: mpsc::Receiver<Result<Judgement, Failure>>,
     view: &mut View,
     session: &mut Session,
 ) -> std::io::Result<()> {
+    let plane = &pool.plane;
     let mut events = events();
+    let (stories, mut told) = mpsc::channel(1);
     let mut redraw = tokio::time::interval(REDRAW);
     redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        if let Some(wanted) = view.story_to_read() {
+            read_story(pool, wanted, &stories);
+        }
         session.draw(view, plane.now())?;
         let effect = tokio::select! {
             event = events.recv() => match event {
@@ -108,6 +139,10 @@ async fn show(
             },
             Some(reading) = readings.recv() => {
                 view.learn(reading, plane.now());
+                Effect::None
+            }
+            Some((wanted, story)) = told.recv() => {
+                view.tell(&wanted, story);
                 Effect::None
             }
             _ = redraw.tick() => Effect::None,

@@ -123,7 +123,9 @@ pub(crate) const REASON: Input =
     Input::call("reason", "TEXT", "Why, for the events of the machines", OF_MACHINES);
 pub(crate) const ACTOR: Input =
     Input::call("actor", "NAME", "Who asks for it, for the events of the machines", OF_MACHINES)
-        .or_described("in a workflow its actor, otherwise the user of this process");
+        .or_described(
+            "in a workflow its actor, on AWS the caller's ARN, otherwise the user of this process",
+        );
 pub(crate) const SCENARIO: Input = Input::call(
     "scenario",
     "NAMES",

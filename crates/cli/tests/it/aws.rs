@@ -21,6 +21,7 @@ mod lifecycle;
 mod local_machines;
 mod machine;
 mod machine_logs;
+mod observation;
 mod operate;
 pub(crate) mod permissions;
 mod proxy;

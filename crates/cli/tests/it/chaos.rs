@@ -11,7 +11,7 @@ mod audit;
 mod aws;
 mod kills;
 mod local;
-mod small_disk;
+pub(crate) mod small_disk;
 mod storm;
 mod storm_log;
 

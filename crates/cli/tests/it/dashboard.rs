@@ -7,7 +7,11 @@ pub(crate) mod requests;
 use serde_json::Value;
 
 use self::requests::{Answer, Events, asked, got};
+use crate::doctor::{WARNED, ids};
 use crate::harness::{Background, Driven, Home, until};
+
+/// Everything that tells of the pool, the page first.
+const READS: [&str; 6] = ["/", "/events", "/story?of=1", "/metrics", "/doctor", "/cost?since=24h"];
 
 const TOKEN: &str = "a-token-of-the-operator-0123";
 
@@ -66,7 +70,7 @@ fn it_serves_its_own_name_only() {
     {
         assert_eq!(with_host(&served, "GET / HTTP/1.1", &host).status, 200, "{host}");
     }
-    for path in ["/", "/events", "/story?of=1", "/metrics", "/assets/main.js", "/nothing"] {
+    for path in READS.into_iter().chain(["/assets/main.js", "/nothing"]) {
         let line = format!("GET {path} HTTP/1.1");
         for host in
             [format!("rebound.example:{port}"), "rebound.example".into(), "127.0.0.1".into()]
@@ -85,7 +89,7 @@ fn it_serves_its_own_name_only() {
 fn it_answers_reads_only() {
     let home = Home::with(&[]);
     let served = Served::of(&home);
-    for path in ["/", "/events", "/story?of=1", "/metrics", "/nothing"] {
+    for path in READS.into_iter().chain(["/nothing"]) {
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
             let answer = with_host(&served, &format!("{method} {path} HTTP/1.1"), &served.address);
             assert_eq!(
@@ -128,7 +132,7 @@ fn other_sites_read_nothing() {
     let home = Home::with(&[]);
     let served = Served::of(&home);
     let host = ("host", served.address.as_str());
-    for path in ["/events", "/story?of=1", "/assets/main.js"] {
+    for path in READS.into_iter().skip(1).chain(["/assets/main.js"]) {
         let line = format!("GET {path} HTTP/1.1");
         for header in [
             ("origin", "https://evil.example"),
@@ -147,7 +151,8 @@ fn every_answer_forbids_what_the_page_does_not_need() {
     let served = Served::of(&home);
     let page = got(&served.address, "/");
     let assets = page.body.split('"').filter(|text| text.starts_with("/assets/"));
-    let paths = ["/", "/nothing", "/story?of=1"].into_iter().chain(assets);
+    let answered = READS.into_iter().filter(|path| *path != "/events");
+    let paths = answered.chain(["/nothing"]).chain(assets);
     for path in paths {
         let answer = got(&served.address, path);
         let policy = answer.header("content-security-policy").unwrap();
@@ -186,7 +191,7 @@ fn elsewhere_it_needs_the_token() {
     let served = Served::on(&home, "0.0.0.0:0", &[("ONDECK_DASHBOARD_TOKEN", TOKEN)]);
     let address = on_loopback(&served);
     let host = ("host", "ci.example");
-    for path in ["/", "/events", "/story?of=1", "/assets/main.js"] {
+    for path in READS.into_iter().chain(["/assets/main.js"]) {
         let line = format!("GET {path} HTTP/1.1");
         assert_eq!(asked(&address, &line, &[host]).status, 401, "{path}");
         let wrong = ("authorization", "Bearer a-token-of-the-operator-0124");
@@ -244,9 +249,55 @@ fn no_secret_is_in_an_answer() {
     assert_eq!(story.status, 200);
     let told: Value = serde_json::from_str(&story.body).unwrap();
     assert_eq!(told["subject"], "machine");
-    for text in [state.to_string(), update.to_string(), story.body] {
+    let [metrics, doctor, cost] = ["/metrics", "/doctor", "/cost?since=24h"].map(|path| {
+        let answer = got(&served.address, path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    });
+    for text in [state.to_string(), update.to_string(), story.body, metrics, doctor, cost] {
         assert!(!text.contains("secret"), "{text}");
     }
+}
+
+fn json(answer: &Answer) -> Value {
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+#[test]
+fn what_doctor_finds_and_what_the_pool_cost_are_those_of_the_commands() {
+    let home = Home::with(&["--reuse=never", "--max-runs-per-machine=5"]);
+    home.provision("1", 2).succeeded();
+    home.release("1").succeeded();
+    let served = Served::of(&home);
+    let examined = json(&got(&served.address, "/doctor"));
+    assert!(examined["at"].as_u64().is_some(), "{examined}");
+    assert_eq!(ids(&examined["doctor"]), ["settings-contradict"]);
+    let told = home.ondeck(&["doctor", "--json"]).exited(WARNED).json();
+    assert_eq!(examined["doctor"], told);
+
+    let account = json(&got(&served.address, "/cost?since=24h"));
+    let told = home.ondeck(&["cost", "--since=24h", "--json"]).succeeded().json();
+    for part in ["schemaVersion", "isPartial", "prices", "unpriced"] {
+        assert_eq!(account[part], told[part], "{part}");
+    }
+    assert_eq!(account["runs"][0]["runId"], "1");
+    assert_eq!(account["runs"][0]["cost"], told["runs"][0]["cost"], "what is over stays the same");
+    for bad in ["/cost", "/cost?since=", "/cost?since=soon", "/cost?since=31d", "/cost?of=1"] {
+        assert_eq!(got(&served.address, bad).status, 400, "{bad}");
+    }
+}
+
+#[test]
+fn a_pool_that_is_gone_is_still_examined() {
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    home.file().execute("ALTER TABLE settings RENAME TO hidden", []).unwrap();
+    let examined = json(&got(&served.address, "/doctor"));
+    assert_ne!(ids(&examined["doctor"]), [""; 0], "{examined}");
+    let account = got(&served.address, "/cost?since=24h");
+    assert_eq!(account.status, 503, "{}", account.body);
+    assert!(json(&account)["message"].is_string());
 }
 
 #[test]

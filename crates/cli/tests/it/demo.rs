@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
+use crate::dashboard::requests::{Events, got};
 use crate::harness::{Background, Driven, Home};
 
 /// The demo, with its temporary home inside the test's own.
@@ -25,6 +26,25 @@ fn the_story_holds_and_leaves_nothing() {
     assert!(done.stdout.contains("nothing is left"), "{}", done.stdout);
     assert_eq!(done.stderr, "");
     assert_nothing_is_left(&home);
+}
+
+/// `cargo demo -- --dashboard` calls it with both pairs of dashes.
+#[test]
+fn the_page_shows_the_pool_of_the_story() {
+    for arguments in [&["demo", "--dashboard"][..], &["demo", "--", "--dashboard"]] {
+        let home = Home::bare();
+        fs::create_dir(home.dir()).unwrap();
+        let mut command = home.command(arguments);
+        let demo = Background::start(command.env_remove("ONDECK_HOME").env("TMPDIR", home.dir()));
+        demo.until_it_says("$ ondeck refresh");
+        let said = demo.said();
+        let address = said.split("dashboard: http://").nth(1).unwrap().split('/').next().unwrap();
+        assert!(got(address, "/").body.contains("<title>ondeck</title>"));
+        Events::of(address).until("change", |change| change["summary"]["states"]["running"] == 2);
+        demo.signal(Signal::INT);
+        demo.finish().exited(130);
+        assert_nothing_is_left(&home);
+    }
 }
 
 #[test]

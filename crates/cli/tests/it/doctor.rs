@@ -3,15 +3,32 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use ondeck_core::modes::doctor::FindingKind;
+use ondeck_standin::not_applicable;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::chaos::small_disk::SmallDisk;
 use crate::harness::{Done, Driven, Home, signal, until};
 use crate::json::assert_valid;
 
 /// The exit code of a doctor whose worst finding is a warning, and of one with an error.
 pub(crate) const WARNED: i32 = 20;
 pub(crate) const FAILED: i32 = 21;
+
+/// Everything that can be found is planted by a test of the built program, on one of its backends.
+#[test]
+fn each_finding_is_planted_somewhere() {
+    let tests = [
+        include_str!("doctor.rs"),
+        include_str!("aws/doctor.rs"),
+        include_str!("github/doctor.rs"),
+    ]
+    .concat();
+    let left = FindingKind::ALL.iter().map(|kind| kind.as_str());
+    let left = left.filter(|id| !tests.contains(&format!("\"{id}\"")));
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+}
 
 /// The ids of what is found, each once, in alphabetical order.
 pub(crate) fn ids(answer: &Value) -> Vec<&str> {
@@ -140,6 +157,45 @@ fn dead_machines_and_machines_without_a_record_are_found() {
 }
 
 #[test]
+fn machines_that_are_silent_late_or_cannot_serve_are_found() {
+    let late = "--self-termination-grace-sec=60";
+    let home = Home::with(&["--heartbeat-period-sec=1", late]);
+    let machine = home.provision("1", 1).succeeded().ids().concat();
+    let found = |expected: &str| {
+        let mut found = Value::Null;
+        until(expected, || {
+            found = examined(&home);
+            ids(&found) == [expected]
+        });
+        assert_eq!(found["findings"][0]["about"], serde_json::json!([machine]));
+    };
+    let sql = format!(
+        "UPDATE signals SET signal = 'UD_REG_FAILED', detail = 'no space left' WHERE id = '{machine}'"
+    );
+    assert_eq!(home.file().execute(&sql, []), Ok(1));
+    found("machines-failed");
+    let sql =
+        format!("UPDATE signals SET signal = 'UD_REG_OK', detail = '' WHERE id = '{machine}'");
+    assert_eq!(home.file().execute(&sql, []), Ok(1));
+    assert_finds(&home, &[]);
+    let agent = home.agents()[&machine];
+    signal(agent, Signal::STOP);
+    found("machines-silent");
+    signal(agent, Signal::CONT);
+    home.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    found("machines-overdue");
+}
+
+#[test]
+fn a_disk_without_room_is_found() {
+    let Some(disk) = SmallDisk::mount() else { return not_applicable("mounts") };
+    let home = Home::at(disk.path().join("home"));
+    home.ondeck(&["refresh"]).succeeded();
+    // The whole of it is less than is wanted.
+    assert_finds(&home, &["disk-full"]);
+}
+
+#[test]
 fn a_record_that_cannot_be_read_is_found() {
     let home = Home::with(&[]);
     home.provision("1", 1).succeeded();
@@ -195,4 +251,9 @@ fn a_store_that_is_no_store_is_found() {
     .unwrap();
     fs::remove_file(home.dir().join("ondeck.db-wal")).ok();
     assert_finds(&home, &["store-unreachable"]);
+
+    let home = Home::with(&[]);
+    home.file().pragma_update(None, "user_version", 999).unwrap();
+    let answer = assert_finds(&home, &["store-unreachable"]);
+    assert!(answer["findings"][0]["fix"].as_str().unwrap().contains("newer ondeck"), "{answer:#}");
 }

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{AtTerminal, Driven, Home, until};
+use crate::harness::{AtTerminal, Driven, Home, signal, until};
 use crate::json::assert_valid;
 
 /// What explain tells about a subject: all its sentences, one on each line.
@@ -41,7 +41,7 @@ pub(crate) fn kill_provision_before(pool: &impl Driven, call: &str, run: &str, c
     held.kill();
 }
 
-const NO_SUMMARY: &str = "What this call did is unknown: it has left no summary";
+pub(crate) const NO_SUMMARY: &str = "What this call did is unknown: it has left no summary";
 const ABOUT_TO: &str = "about to be handed to the run. Whether that was done is unknown";
 
 #[test]
@@ -188,6 +188,98 @@ fn between_reap_and_terminate() {
     let story = told(&home, machine);
     let reaped = "Its record was set to terminated: idle for too long";
     assert_tells(&story, &["Run 1 released it", reaped, "The machine itself should be gone"]);
+}
+
+#[test]
+fn between_the_last_activation_and_the_report() {
+    let home = Home::with(&[]);
+    let held = home.hold_before("put-summary", &["provision", "--run-id=1", "--instance-count=2"]);
+    until("both are handed over", || home.standings() == ["running 1", "running 1"]);
+    held.kill();
+    let story = told(&home, "1");
+    assert_tells(&story, &["asked for 2", NO_SUMMARY, "handed to the run", "is running for"]);
+}
+
+#[test]
+fn between_the_changes_of_a_drain() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    let [machine] = &home.warm_up(1)[..] else { panic!("one") };
+    let drain = ["drain", machine, "--actor=alice", "--reason=old disks"];
+    home.kill_before("reap", &drain);
+    let over = "Its time as idle was declared over: drained by alice: old disks";
+    let story = told(&home, machine);
+    assert_tells(&story, &["Run warm-up released it", over, "Its time was over at"]);
+    assert!(!story.contains("waits for a run"), "{story}");
+    home.kill_before("terminate", &drain);
+    let reaped = "Its record was set to terminated: drained by alice: old disks";
+    assert_tells(&told(&home, machine), &[over, reaped, "The machine itself should be gone"]);
+
+    // A busy machine is marked, and its run goes on.
+    let busy = home.provision("1", 1).succeeded().ids().concat();
+    home.ondeck(&["drain", &busy, "--actor=alice", "--yes"]).succeeded();
+    let marked = "It is to serve no further run: drained by alice";
+    let leaves = "It was drained: it serves no further run";
+    assert_tells(&told(&home, &busy), &["handed to run 1", marked, "is running", leaves]);
+}
+
+#[test]
+fn between_the_changes_of_a_teardown() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    let [machine] = &home.warm_up(1)[..] else { panic!("one") };
+    home.kill_before("terminate", &["teardown", "--yes"]);
+    let story = told(&home, machine);
+    assert_tells(&story, &["released it", "set to terminated: ", "should be gone"]);
+}
+
+/// A machine of the pool that is slow to register, beside a second one.
+#[test]
+fn a_second_claim_beside_a_slow_machine() {
+    let slow = ["--claim-registration-timeout-sec=60", "--claim-timeout-sec=120"];
+    let home = Home::with(&[&["--heartbeat-period-sec=30"], &slow[..]].concat());
+    let warm = home.warm_up(2);
+    signal(home.agents()[&warm[0]], Signal::STOP);
+    home.provision("2", 1).succeeded();
+    let story = told(&home, "2");
+    let (slow, quick) = (&warm[0], &warm[1]);
+    let second = format!("{slow} was slow to register, so a second machine was looked for");
+    let given_back = format!("{slow} was given back, since another machine was ready first");
+    let now = format!("{quick} is running for the run until");
+    assert_tells(&story, &["The run asked for 1", &second, &given_back, &now]);
+    assert!(story.contains("1 claimed and ready; 1 given back unused"), "{story}");
+    let gave = "Run 2 gave it back to the pool";
+    assert_tells(&told(&home, slow), &["Run 2 claimed it", gave, "It is idle"]);
+}
+
+/// Its machine has died, its job waits, and refresh gives it another one.
+#[test]
+fn a_run_that_refresh_has_rescued() {
+    let home = Home::with(&["--heartbeat-period-sec=0.2"]);
+    let machine = home.provision("1", 1).succeeded().ids().concat();
+    signal(home.agents()[&machine], Signal::KILL);
+    let job = home.start(&["run", "--run-id=1", "--", "true"]);
+    until("refresh has rescued the run", || {
+        home.refresh(&[]);
+        told(&home, "1").contains("Refresh found jobs of the run waiting and asked again for 1")
+    });
+    job.finish().succeeded();
+    let story = told(&home, "1");
+    let again = "Refresh found jobs of the run waiting and asked again for 1 on-demand machine";
+    assert_tells(&story, &["The run asked for 1", "handed to the run", again, "handed to the run"]);
+    assert_tells(&told(&home, &machine), &["handed to run 1"]);
+}
+
+/// Each state that can end by its threshold, with the reason that refresh gives.
+#[test]
+fn machines_whose_time_is_over() {
+    let home = Home::with(&["--self-termination-grace-sec=60", "--max-runtime-min=0.02"]);
+    let machine = home.provision("1", 1).succeeded().ids().concat();
+    until("its time is over", || told(&home, &machine).contains("Its time was over at"));
+    let is_late = "It is there until the next refresh terminates it";
+    assert_tells(&told(&home, &machine), &["handed to run 1", is_late]);
+    home.refresh(&[]);
+    let why = "set to terminated: running for too long";
+    assert_tells(&told(&home, &machine), &["handed to run 1", why, "should be gone"]);
+    assert_tells(&told(&home, "1"), &["handed to the run", why, "owns no machine now"]);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{AtTerminal, Background, Done, Driven, Home, until};
+use crate::harness::{AtTerminal, Background, Done, Driven, Home, signal, until};
 use crate::json::assert_valid;
 
 /// All that the records and the pool consist of, but for what agents write.
@@ -120,6 +121,39 @@ fn a_drain_waits_until_the_runs_are_over() {
     let done = waiting.finish().succeeded();
     assert_eq!(done.json()["machines"][0]["gone"], true);
     home.assert_empty();
+}
+
+#[test]
+fn machines_with_an_agent_of_an_older_protocol_are_chosen() {
+    let home = Home::with(&[]);
+    let machines = home.provision("7", 2).succeeded().ids();
+    let select = || {
+        let done = home.ondeck(&["retire", "--old-agent", "--dry-run", "--json"]).succeeded();
+        actions(&done).into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(select(), Vec::<String>::new());
+    // It says no more that it speaks the present one.
+    signal(home.agents()[&machines[0]], Signal::STOP);
+    let older = format!("UPDATE heartbeats SET protocol = 0 WHERE id = '{}'", machines[0]);
+    assert_eq!(home.file().execute(&older, []), Ok(1));
+    assert_eq!(select(), [machines[0].clone()]);
+}
+
+#[test]
+fn who_asks_is_the_given_name_or_the_actor_of_the_workflow_or_the_user() {
+    let home = Home::with(&[]);
+    let actor = |flag: &[&str], variables: &[(&str, &str)]| {
+        let arguments = [&["drain", "--all", "--dry-run", "--json"], flag].concat();
+        let mut command = home.command(&arguments);
+        command.env("USER", "bob").envs(variables.iter().copied());
+        let done = Background::start(&mut command).finish().succeeded();
+        done.json()["actor"].as_str().unwrap().to_owned()
+    };
+    let workflow = [("GITHUB_ACTIONS", "true"), ("GITHUB_ACTOR", "carol")];
+    assert_eq!(actor(&[], &[]), "bob");
+    assert_eq!(actor(&[], &workflow[1..]), "bob", "this is no workflow");
+    assert_eq!(actor(&[], &workflow), "carol");
+    assert_eq!(actor(&["--actor=alice"], &workflow), "alice");
 }
 
 /// Runs claim while drains work.

@@ -112,6 +112,47 @@ fn a_filter_filters_and_details_open() {
     assert_eq!(watch.ended().0, Some(0));
 }
 
+/// The story is drawn over the machines, is read again when its machine changes, and scrolls in place.
+#[test]
+fn a_story_opens_grows_and_scrolls() {
+    let home = Home::with(&[]);
+    let machine = home.provision("1", 1).succeeded().ids().concat();
+    for size in SIZES {
+        let mut watch = watch(&home, size);
+        watch.press("e");
+        let told = format!("machine {machine}");
+        let shown = watch.until("the story", |shown| shown.contains(&told));
+        for words in ["launched for run 1", "now", "It is running, of run 1", "esc back"] {
+            assert!(shown.contains(words), "{words} at {size:?}:\n{shown}");
+        }
+        let wrapped = (0..size.1).filter(|row| watch.screen().row_wrapped(*row));
+        assert_eq!(wrapped.count(), 0, "{size:?}:\n{shown}");
+        watch.press("y");
+        watch.until("it is copied", |shown| shown.contains(&format!("copied {machine}")));
+        watch.press("q");
+        watch.until("the machines again", |shown| rows(shown) == 1);
+        watch.press("q");
+        assert_eq!(watch.ended().0, Some(0));
+    }
+    let mut watch = AtTerminal::on_screen(&home.command(&["watch", "--interval-sec=1"]), 80, 12);
+    watch.until("the machines", |shown| shown.contains("q quit"));
+    watch.press("e");
+    watch.until("the story", |shown| shown.contains("was ready, and was handed to run 1"));
+    home.release("1").succeeded();
+    watch.until("what has happened since", |shown| shown.contains("Run 1 released it"));
+    watch.press("G");
+    let end = watch.until("its end", |shown| !shown.contains("launched for run 1"));
+    assert!(end.starts_with("ondeck watch, read ") && end.contains("esc back"), "{end}");
+    watch.press("g");
+    watch.until("its beginning", |shown| shown.contains("launched for run 1"));
+    // How a machine has ended is told as well.
+    home.ondeck(&["terminate", &machine]).succeeded();
+    watch.press("G");
+    watch.until("its end", |shown| shown.contains("set to terminated"));
+    watch.press("\x03");
+    assert_eq!(watch.ended().0, Some(0));
+}
+
 #[test]
 fn a_resize_draws_another_frame() {
     let home = Home::with(&[]);

@@ -28,7 +28,7 @@ use crate::modes::plane::Plane;
 use crate::modes::refresh::keep_warm::is_own_run;
 use crate::ports::{History, RecordScope};
 
-/// The most events that are read.
+/// The most events that one account reads.
 pub const MOST_EVENTS: usize = 200_000;
 
 /// The most events that are read of a machine that was launched before the others are read.
@@ -108,17 +108,18 @@ impl Window {
     }
 }
 
-/// Reads what is stored since a time. Takes a list of all records, one of the events, and a query for
+/// Reads what is stored since a time, the latest `most` events at the most. Takes a list of all records, one of the events, and a query for
 /// each machine that was launched before. Fails if the store does not answer.
 pub async fn read(
     plane: &Plane,
     history: &dyn History,
     since: Timestamp,
+    most: usize,
 ) -> Result<HistoryReading, Failure> {
     let settings = plane.settings().await?;
     let mut window = Window::new(since, plane.now(), &settings);
     let (first, last) = (window.read_since, window.until);
-    let found = plane.retried(|| history.events_between(first, last, MOST_EVENTS)).await?;
+    let found = plane.retried(|| history.events_between(first, last, most)).await?;
     let mut events = found.rows;
     if let Some(oldest) = events.first().filter(|_| found.is_partial) {
         (window.since, window.read_since) = (window.since.max(oldest.at), oldest.at);

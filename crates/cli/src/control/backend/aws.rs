@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ondeck_aws::{AwsDiagnosis, Cloud, DynamoStore, Ec2Compute, SqsPool};
 use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::modes::doctor::facts::{Caller, Told};
 use ondeck_core::ports::{Compute, Diagnosis};
 
 use super::Records;
@@ -38,6 +39,15 @@ pub(super) fn compute(records: &Records) -> Result<Arc<dyn Compute>, Failure> {
 /// AWS, as doctor asks about it.
 pub(super) fn diagnosis(records: &Records) -> Result<Arc<dyn Diagnosis>, Failure> {
     Ok(Arc::new(AwsDiagnosis::new(cloud(records)?)))
+}
+
+/// The caller's ARN; `None` if the records are elsewhere, or AWS does not say.
+pub(super) async fn caller(records: &Records) -> Option<String> {
+    let cloud = records.cloud.as_ref()?;
+    match AwsDiagnosis::new(cloud).caller().await {
+        Told::Known(Caller::Known(arn)) => Some(arn),
+        _ => None,
+    }
 }
 
 fn cloud(records: &Records) -> Result<&Cloud, Failure> {

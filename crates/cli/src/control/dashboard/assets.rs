@@ -10,8 +10,10 @@ pub(super) const ALL: &[(&str, &str, &str)] = &[
     ("/assets/main.js", SCRIPT, include_str!("page/main.js")),
     ("/assets/changes.js", SCRIPT, include_str!("page/changes.js")),
     ("/assets/charts.js", SCRIPT, include_str!("page/charts.js")),
+    ("/assets/doctor.js", SCRIPT, include_str!("page/doctor.js")),
     ("/assets/elements.js", SCRIPT, include_str!("page/elements.js")),
     ("/assets/lanes.js", SCRIPT, include_str!("page/lanes.js")),
+    ("/assets/money.js", SCRIPT, include_str!("page/money.js")),
     ("/assets/overview.js", SCRIPT, include_str!("page/overview.js")),
     ("/assets/story.js", SCRIPT, include_str!("page/story.js")),
 ];

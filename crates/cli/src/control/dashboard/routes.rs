@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Frame};
@@ -11,17 +12,20 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, LOCATION, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::modes::cost::Since;
 use ondeck_core::modes::explain;
-use ondeck_core::ports::RecordScope;
+use ondeck_core::ports::{Clock as _, RecordScope};
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 
 use super::guard::{Guard, PAGE, Verdict};
 use super::hub::Hub;
+use super::kept::Kept;
 use super::{Source, assets};
 use crate::control::metrics::{Snapshot, prometheus};
 use crate::control::reader::Reader;
 use crate::control::report::Report as _;
 use crate::control::report::explain::ExplainReport;
+use crate::surroundings::WallClock;
 
 /// How many stories are read at the same time. Each is some reads of the store.
 const STORIES: usize = 2;
@@ -60,6 +64,8 @@ pub(super) struct App {
     stories: Semaphore,
     /// What reads the pool for `/metrics`, from the first request for them on.
     reader: Mutex<Option<Reader>>,
+    examined: Kept,
+    accounts: Kept,
 }
 
 #[derive(Clone, Copy)]
@@ -72,6 +78,10 @@ enum Route {
     Story,
     /// The pool as it is, for Prometheus.
     Metrics,
+    /// What doctor finds.
+    Doctor,
+    /// What the pool has cost since a time.
+    Cost,
 }
 
 fn route(path: &str) -> Option<Route> {
@@ -79,6 +89,8 @@ fn route(path: &str) -> Option<Route> {
         "/events" => Some(Route::Events),
         "/story" => Some(Route::Story),
         "/metrics" => Some(Route::Metrics),
+        "/doctor" => Some(Route::Doctor),
+        "/cost" => Some(Route::Cost),
         _ => {
             let asset = assets::ALL.iter().find(|(own, ..)| *own == path);
             asset.map(|(_, media_type, text)| Route::Asset(media_type, text))
@@ -87,8 +99,17 @@ fn route(path: &str) -> Option<Route> {
 }
 
 impl App {
-    pub(super) fn new(guard: Guard, hub: Hub, source: Source) -> App {
-        App { guard, hub, source, stories: Semaphore::new(STORIES), reader: Mutex::default() }
+    /// `kept`: how long an answer that takes many calls is given again.
+    pub(super) fn new(guard: Guard, hub: Hub, source: Source, kept: Duration) -> App {
+        App {
+            guard,
+            hub,
+            source,
+            stories: Semaphore::new(STORIES),
+            reader: Mutex::default(),
+            examined: Kept::during(kept),
+            accounts: Kept::during(kept),
+        }
     }
 
     /// Answers a request. `cut` is raised if the client does not read what it asked for.
@@ -106,6 +127,11 @@ impl App {
                 Some(Route::Events) => self.events(cut),
                 Some(Route::Story) => self.story(uri.query().unwrap_or_default()).await,
                 Some(Route::Metrics) => self.metrics().await,
+                Some(Route::Doctor) => {
+                    let examined = self.source.examined();
+                    told(self.examined.answer("", WallClock.steady(), examined).await, JSON)
+                }
+                Some(Route::Cost) => self.cost(uri.query().unwrap_or_default()).await,
             },
         };
         for (name, value) in HEADERS {
@@ -130,17 +156,20 @@ impl App {
         };
         // It is never closed.
         let _turn = self.stories.acquire().await;
-        match self.told(&subject).await {
-            Ok(report) => of(StatusCode::OK, JSON, report.json()),
-            Err(failure) => of(status_of(&failure), JSON, refusal(&failure)),
-        }
+        told(self.story_of(&subject).await.map(|report| report.json()), JSON)
     }
 
     async fn metrics(&self) -> Answer {
-        match self.measured().await {
-            Ok(text) => of(StatusCode::OK, EXPOSITION, text),
-            Err(failure) => of(status_of(&failure), JSON, refusal(&failure)),
-        }
+        told(self.measured().await, EXPOSITION)
+    }
+
+    async fn cost(&self, query: &str) -> Answer {
+        let since = query.strip_prefix("since=").and_then(|text| text.parse::<Since>().ok());
+        let Some(since) = since else {
+            return text(StatusCode::BAD_REQUEST, "since=SPAN names a span such as 24h or 7d");
+        };
+        let account = self.source.account(since);
+        told(self.accounts.answer(query, WallClock.steady(), account).await, JSON)
     }
 
     /// Reads the pool anew for each request. Requests wait for each other.
@@ -155,9 +184,17 @@ impl App {
         Ok(prometheus(&Snapshot { pool: &name, status: Some(&judgement), call: None }))
     }
 
-    async fn told(&self, subject: &str) -> Result<ExplainReport, Failure> {
+    async fn story_of(&self, subject: &str) -> Result<ExplainReport, Failure> {
         let pool = self.source.connected().await?;
         Ok(ExplainReport::of(explain::explain(&pool.plane, &*pool.history, subject).await?))
+    }
+}
+
+/// The answer with this text, or why there is none.
+fn told(result: Result<impl Into<Bytes>, Failure>, media_type: &'static str) -> Answer {
+    match result {
+        Ok(text) => of(StatusCode::OK, media_type, text),
+        Err(failure) => of(status_of(&failure), JSON, refusal(&failure)),
     }
 }
 
@@ -257,7 +294,7 @@ mod tests {
     #[test]
     fn each_path_is_answered_once() {
         let mut paths: Vec<&str> = assets::ALL.iter().map(|(path, ..)| *path).collect();
-        paths.extend(["/events", "/story"]);
+        paths.extend(["/events", "/story", "/metrics", "/doctor", "/cost"]);
         let count = paths.len();
         assert!(paths.iter().all(|path| route(path).is_some()));
         paths.sort_unstable();

@@ -15,6 +15,8 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::explain::{Gap, Story};
 
 pub(super) use self::json::ExplainJson;
+#[cfg(feature = "watch")]
+pub(crate) use self::layout::{Look, ShownLine};
 use self::ledger::LedgerRow;
 use self::words::span;
 use super::Report;
@@ -98,6 +100,14 @@ impl ExplainReport {
                 typical_calls: story.typical.calls,
             },
         }
+    }
+}
+
+impl ExplainReport {
+    /// The story as lines of at most so many columns, except for the rows of its tables.
+    #[cfg(feature = "watch")]
+    pub(crate) fn lines(&self, columns: usize) -> Vec<ShownLine> {
+        layout::lines(self, Some(columns))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The details of one machine, in sections. A story of the machine would be one more section.
+//! The details of one machine, in sections.
 
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::status::judgement::{Judged, Mark};
@@ -31,6 +31,9 @@ fn deadline(machine: &Judged, now: Timestamp) -> Section {
         (_, None) => "",
         ("running", _) => "its run may use it until then",
         ("claimed" | "created", _) => "its run must have it ready by then",
+        ("idle", _) if record.departure.is_drained() => {
+            "no run may claim it, because it was drained"
+        }
         ("idle", _) => "a run may claim it until then",
         _ => "people may examine it until then",
     };

@@ -10,24 +10,28 @@ use ratatui::widgets::Paragraph;
 
 use super::details;
 use super::view::{Focus, View};
+use crate::control::report::explain::{Look, ShownLine};
 use crate::control::report::span;
 use crate::control::report::status::machines::MachineTable;
 use crate::control::report::status::summary::{self, Subject, SummaryLine};
 use crate::control::report::status::{Tone, cut, width};
 
-const KEYS: &str = "q quit  enter details  / filter  s state  c class  m marked  y copy id  ? help";
-const FEW_KEYS: &str = "q quit  / filter  ? help";
-const KEYS_OF_DETAILS: &str = "esc back  up/down scroll  y copy id";
+const KEYS: &str =
+    "q quit  enter open  e story  / filter  s state  c class  m marks  y copy  ? help";
+const FEW_KEYS: &str = "q quit  e story  / filter  ? help";
+const KEYS_OF_DETAILS: &str = "esc back  up/down scroll  e story  y copy id  Y copy run";
+const KEYS_OF_STORY: &str = "esc back  up/down, page up/down scroll  y copy id";
 const HELP: &[(&str, &str)] = &[
     ("up, down, j, k", "select a machine"),
     ("page up, page down", "move by a page; home, end: to the first, the last"),
     ("enter", "show the selected machine; esc returns"),
+    ("e", "tell its story, as ondeck explain does; esc returns"),
     ("/", "filter by id, run, state, class, type or mark"),
     ("s", "show one state after the other, then all"),
     ("c", "show one class after the other, then all"),
     ("m", "show marked machines only, or all"),
     ("esc", "remove all filters"),
-    ("y", "copy the id, if the terminal can (OSC 52)"),
+    ("y, Y", "copy its id, or that of its run, by OSC 52"),
     ("q, ctrl-c", "quit"),
 ];
 
@@ -51,6 +55,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View, now: Timestamp, colou
     match view.focus {
         Focus::Help => frame.render_widget(Paragraph::new(help(&paint)), body),
         Focus::Details(from) => draw_details(frame, view, &paint, from, body),
+        Focus::Story(from) => draw_story(frame, view, &paint, from, body),
         Focus::Machines | Focus::Filter => draw_machines(frame, view, &paint, body),
     }
     frame.render_widget(paint.line(last_line(view, keys.width)), keys);
@@ -154,6 +159,27 @@ fn draw_details(frame: &mut Frame<'_>, view: &mut View, paint: &Paint, from: u16
     view.focus = Focus::Details(from);
 }
 
+fn draw_story(frame: &mut Frame<'_>, view: &mut View, paint: &Paint, from: u16, area: Rect) {
+    let Some(pane) = &view.stories.pane else { return };
+    let columns = usize::from(area.width);
+    let (plain, wrong) = (Tone::Plain, Tone::Wrong);
+    let said = |text: String, tone| {
+        let lines = wrapped(&text, columns.max(10)).into_iter();
+        lines.map(|text| paint.line((text, tone))).collect::<Vec<_>>()
+    };
+    let lines = match &pane.told {
+        None => said(format!("reading the story of {}", pane.of), plain),
+        Some(Err(failure)) => said(format!("the story cannot be read: {failure}"), wrong),
+        Some(Ok(story)) => story.lines(columns).into_iter().map(|it| paint.story(it)).collect(),
+    };
+    let lines: Vec<Line<'_>> = std::iter::once(Line::default()).chain(lines).collect();
+    let last = lines.len().saturating_sub(usize::from(area.height));
+    let from = from.min(u16::try_from(last).unwrap_or(u16::MAX));
+    frame.render_widget(Paragraph::new(lines).scroll((from, 0)), area);
+    view.focus = Focus::Story(from);
+    view.page = usize::from(area.height);
+}
+
 /// The text in lines of at most so many columns, broken between words where there are some.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -187,6 +213,7 @@ fn last_line(view: &View, columns: u16) -> (String, Tone) {
     }
     let keys = match view.focus {
         Focus::Details(_) => KEYS_OF_DETAILS,
+        Focus::Story(_) => KEYS_OF_STORY,
         Focus::Help => "any key returns",
         _ if width(KEYS) <= columns => KEYS,
         _ => FEW_KEYS,
@@ -215,6 +242,16 @@ impl Paint {
 
     fn line(&self, (text, tone): (String, Tone)) -> Line<'static> {
         Line::styled(text, self.style(tone))
+    }
+
+    fn story(&self, line: ShownLine) -> Line<'static> {
+        let tone = match line.look {
+            Look::Plain => Tone::Plain,
+            Look::Heading => Tone::Heading,
+            Look::Unknown => Tone::Late,
+        };
+        let lead = Span::raw(line.lead);
+        Line::from(vec![lead, Span::styled(line.text, self.style(tone))])
     }
 
     fn summary(&self, line: &SummaryLine, columns: u16) -> Line<'static> {

@@ -1,10 +1,18 @@
 //! What is on the screen, and what a key does. It knows no terminal.
 
+use std::time::Duration;
+
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, ResourceClass};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::status::judgement::{Group, Judged, Judgement, Mark};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::story::{Stories, Wanted};
+use crate::control::report::explain::ExplainReport;
+
+/// A change has its event within this, unless that was lost.
+const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the program has to do about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +31,8 @@ pub(super) enum Focus {
     Filter,
     /// The details of the selected machine, from this line on.
     Details(u16),
+    /// The story of the machine that was selected when it was opened, from this line on.
+    Story(u16),
     Help,
 }
 
@@ -45,6 +55,7 @@ pub(super) struct View {
     pub(super) focus: Focus,
     /// Said once, until the next key.
     pub(super) notice: String,
+    pub(super) stories: Stories,
     selected: Option<InstanceId>,
     /// The row of the selected machine, in case it goes.
     row: usize,
@@ -63,6 +74,7 @@ impl View {
             filter: Filter::default(),
             focus: Focus::Machines,
             notice: String::new(),
+            stories: Stories::default(),
             selected: None,
             row: 0,
             page: 1,
@@ -76,6 +88,7 @@ impl View {
         match reading {
             Ok(judgement) => {
                 (self.judgement, self.failure) = (Some(judgement), None);
+                self.stories.pool_was_read();
                 self.keep_selection();
             }
             Err(failure) => {
@@ -122,6 +135,7 @@ impl View {
             Focus::Machines => self.press_on_machines(key.code),
             Focus::Filter => self.type_filter(key.code),
             Focus::Details(line) => self.press_on_details(key.code, line),
+            Focus::Story(line) => self.press_on_story(key.code, line),
             Focus::Help => {
                 self.focus = Focus::Machines;
                 Effect::None
@@ -132,7 +146,9 @@ impl View {
     fn press_on_machines(&mut self, key: KeyCode) -> Effect {
         match key {
             KeyCode::Char('q') => return Effect::Quit,
-            KeyCode::Char('y') => return self.copy(),
+            KeyCode::Char('y') => return self.copy(self.machine_id()),
+            KeyCode::Char('Y') => return self.copy(self.run_id()),
+            KeyCode::Char('e') => self.open_story(),
             #[cfg(feature = "holds")]
             KeyCode::Char('P') if std::env::var_os("ONDECK_WATCH_PANICS").is_some() => {
                 panic!("a test has asked for this")
@@ -184,7 +200,9 @@ impl View {
 
     fn press_on_details(&mut self, key: KeyCode, line: u16) -> Effect {
         match key {
-            KeyCode::Char('y') => return self.copy(),
+            KeyCode::Char('y') => return self.copy(self.machine_id()),
+            KeyCode::Char('Y') => return self.copy(self.run_id()),
+            KeyCode::Char('e') => self.open_story(),
             KeyCode::Up | KeyCode::Char('k') => self.focus = Focus::Details(line.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => {
                 self.focus = Focus::Details(line.saturating_add(1));
@@ -195,8 +213,65 @@ impl View {
         Effect::None
     }
 
-    fn copy(&mut self) -> Effect {
-        match self.selected().map(|machine| machine.record.id.to_string()) {
+    fn press_on_story(&mut self, key: KeyCode, line: u16) -> Effect {
+        let page = u16::try_from(self.page.max(1)).unwrap_or(u16::MAX);
+        let line = match key {
+            KeyCode::Char('y') => {
+                return self.copy(self.stories.pane.as_ref().map(|pane| pane.of.to_string()));
+            }
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
+                self.focus = Focus::Machines;
+                self.keep_selection();
+                return Effect::None;
+            }
+            KeyCode::Up | KeyCode::Char('k') => line.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => line.saturating_add(1),
+            KeyCode::PageUp => line.saturating_sub(page),
+            KeyCode::PageDown | KeyCode::Char(' ') => line.saturating_add(page),
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            // The next frame knows where its end is.
+            KeyCode::End | KeyCode::Char('G') => u16::MAX,
+            _ => return Effect::None,
+        };
+        self.focus = Focus::Story(line);
+        Effect::None
+    }
+
+    fn open_story(&mut self) {
+        if let Some(id) = self.selected().map(|machine| machine.record.id.clone()) {
+            self.stories.open(id);
+            self.focus = Focus::Story(0);
+        }
+    }
+
+    /// The story that has to be read for what is on the screen. It counts as being read from now on.
+    pub(super) fn story_to_read(&mut self) -> Option<Wanted> {
+        let Focus::Story(_) = self.focus else { return None };
+        let read_at = self.read_at();
+        let machines = self.judgement.as_ref().map_or(&[][..], |judgement| &judgement.machines);
+        self.stories.wanted(|id| {
+            let machine = machines.iter().find(|machine| machine.record.id == *id);
+            let version = |at: Timestamp| (at, read_at.since(at) > EVENTS_WITHIN);
+            machine.map(|machine| version(machine.record.updated_at))
+        })
+    }
+
+    /// Takes a story in.
+    pub(super) fn tell(&mut self, wanted: &Wanted, told: Result<ExplainReport, Failure>) {
+        self.stories.tell(wanted, told);
+    }
+
+    fn machine_id(&self) -> Option<String> {
+        self.selected().map(|machine| machine.record.id.to_string())
+    }
+
+    /// The label of the run that has the selected machine.
+    fn run_id(&self) -> Option<String> {
+        self.selected()?.record.label().map(|label| label.to_string())
+    }
+
+    fn copy(&mut self, id: Option<String>) -> Effect {
+        match id {
             None => Effect::None,
             Some(id) => {
                 self.notice = format!("copied {id}");

@@ -2,10 +2,12 @@
 //! if AWS does not answer.
 
 use ondeck_standin::{AwsFault, AwsFaultRule, Service};
+use serde_json::Value;
 
 use super::harness::AwsHarness;
 use crate::dashboard::requests::{Events, got};
 use crate::dashboard::{Served, ids_in};
+use crate::doctor::ids;
 use crate::harness::{Driven, until};
 
 /// The default classes, each with a queue.
@@ -40,6 +42,25 @@ fn it_calls_aws_only_while_a_page_is_open_and_once_for_all_pages() {
         harness.control.total() == before
     };
     until("no page is open, and nothing is called", is_quiet);
+}
+
+#[test]
+fn doctor_and_cost_call_aws_when_they_are_asked_and_not_again_for_the_next_page() {
+    let harness = AwsHarness::with(&[]);
+    harness.warm_up(2);
+    let served = Served::of(&harness);
+    for path in ["/doctor", "/cost?since=24h"] {
+        harness.control.reset();
+        let first = got(&served.address, path);
+        assert_eq!(first.status, 200, "{}", first.body);
+        let calls = harness.control.total();
+        assert!(calls > 0, "{path}");
+        assert_eq!(got(&served.address, path).body, first.body, "{path}");
+        assert_eq!(harness.control.total(), calls, "{path}: {:?}", harness.control.calls());
+    }
+    let examined: Value = serde_json::from_str(&got(&served.address, "/doctor").body).unwrap();
+    assert_eq!(ids(&examined["doctor"]), [""; 0], "{examined:#}");
+    assert!(examined["doctor"]["caller"].as_str().unwrap().starts_with("arn:aws:"));
 }
 
 #[test]

@@ -37,6 +37,14 @@ pub(crate) fn tables(prefix: &str) -> Vec<String> {
     names.take_while(|name| name.starts_with(prefix)).map(str::to_owned).collect()
 }
 
+/// Puts this item into the table whose name begins so, in place of the one with its key.
+pub(crate) fn put_item(table: &str, item: &Value) {
+    let dynamodb = Emulators::running().dynamodb;
+    let name = tables(table).remove(0);
+    let request = json!({ "TableName": name, "Item": item });
+    ask(&dynamodb, "DynamoDB_20120810.PutItem", &request);
+}
+
 /// The queues whose names begin so: their addresses and attributes.
 pub(crate) fn queues(prefix: &str) -> Vec<(String, Value)> {
     let found = ask_sqs("ListQueues", &json!({ "QueueNamePrefix": prefix }));

@@ -180,18 +180,25 @@ fn a_clock_that_is_wrong_is_found_and_corrected_for_all_other_checks() {
     }
 }
 
-#[test]
-fn permissions_that_are_missing_are_named_and_so_are_the_checks_that_need_them() {
+/// A pool whose operator has no statement with these ids.
+fn without(ids: &[&str]) -> AwsHarness {
     let folder = tempfile::tempdir().unwrap();
     policies(folder.path(), |role, mut policy| {
         if role == "operator" {
             let statements = policy["Statement"].as_array_mut().unwrap();
-            statements.retain(|it| it["Sid"] != "Diagnose" && it["Sid"] != "SeeProfile");
+            statements.retain(|it| !ids.contains(&it["Sid"].as_str().unwrap()));
         }
         policy
     });
+    // They are read when it starts.
     let harness = AwsHarness::with_policies(folder.path().to_owned());
     harness.set_up(&[]);
+    harness
+}
+
+#[test]
+fn permissions_that_are_missing_are_named_and_so_are_the_checks_that_need_them() {
+    let harness = without(&["Diagnose", "SeeProfile"]);
     let answer = assert_finds(&harness, &["permissions"]);
     let what = answer["findings"][0]["what"].as_str().unwrap();
     for (check, permission) in [
@@ -206,6 +213,66 @@ fn permissions_that_are_missing_are_named_and_so_are_the_checks_that_need_them()
         assert!(unchecked(&answer).contains(&(check, permission)), "{check}: {answer:#}");
         assert!(what.contains(permission), "{permission}: {what}");
     }
+}
+
+#[test]
+fn a_role_that_may_not_read_the_table_is_one_finding() {
+    let harness = without(&["ReadRecords"]);
+    assert_finds(&harness, &["store-refused"]);
+}
+
+/// Changes an attribute of the item with this key behind the program's back.
+fn set(harness: &AwsHarness, key: (&str, &str), attribute: &str, value: &str) {
+    let items = direct_requests::items(&harness.table());
+    let has_key =
+        |item: &&Value| (&item["PK"]["S"], &item["SK"]["S"]) == (&json!(key.0), &json!(key.1));
+    let mut item = items.iter().find(has_key).unwrap().clone();
+    assert!(item[attribute]["S"].is_string(), "{item:#}");
+    item[attribute] = json!({ "S": value });
+    direct_requests::put_item(&harness.table(), &item);
+}
+
+#[test]
+fn settings_that_machines_cannot_be_launched_with_are_found() {
+    let mut harness = AwsHarness::with(&[]);
+    set(&harness, ("SETTING", "subnet-ids"), "value", "no subnet");
+    assert_finds(&harness, &["settings-incomplete"]);
+    set(&harness, ("SETTING", "subnet-ids"), "value", "subnet-0a subnet-0b");
+    assert_finds(&harness, &[]);
+    // The operator may not read public parameters, so the image itself is not checked.
+    harness.expect_denials();
+    let public = "resolve:ssm:/aws/service/debian/release/12/latest/amd64";
+    set(&harness, ("SETTING", "ami"), "value", public);
+    assert_finds(&harness, &["agent-missing"]);
+}
+
+#[test]
+fn machines_that_are_silent_late_or_gone_are_found_and_each_once() {
+    let harness =
+        AwsHarness::with(&["--heartbeat-period-sec=1", "--self-termination-grace-sec=60"]);
+    let machines = harness.provision("1", 2).succeeded().ids();
+    let ec2 = harness.gateway.ec2();
+    assert!(ec2.kill_agent(&machines[0]));
+    let until_found = |expected: &[&str]| {
+        let mut found = Value::Null;
+        until(expected.join(" and ").as_str(), || {
+            found = examined(&harness);
+            ids(&found) == expected
+        });
+        found
+    };
+    let found = until_found(&["machines-silent"]);
+    assert_eq!(found["findings"][0]["about"], json!([machines[0]]));
+    ec2.terminate(&machines[0]);
+    // EC2's list may lack a machine that is younger.
+    let record = format!("INSTANCE#{}", machines[0]);
+    set(&harness, (&record, "RECORD"), "createdAt", "2026-01-01T00:00:00.000Z");
+    let found = until_found(&["machines-gone"]);
+    assert_eq!(found["findings"][0]["about"], json!([machines[0]]), "gone, and not silent too");
+    harness.ondeck(&["terminate", &machines[0], "--force", "--yes"]).succeeded();
+    harness.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    let found = until_found(&["machines-overdue"]);
+    assert_eq!(found["findings"][0]["about"], json!([machines[1]]));
 }
 
 #[test]

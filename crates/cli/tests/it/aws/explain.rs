@@ -1,11 +1,11 @@
 //! `ondeck explain` on AWS, with the operator's role: the harness fails a test whose calls the policies
 //! deny.
 
-use ondeck_standin::{AwsFault, AwsFaultRule, Service};
+use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Service};
 
 use super::harness::AwsHarness;
-use crate::explain::{assert_tells, kill_provision_before, told};
-use crate::harness::Driven;
+use crate::explain::{NO_SUMMARY, assert_tells, kill_provision_before, told};
+use crate::harness::{Driven, until};
 
 #[test]
 fn the_story_of_a_warm_run_and_its_machine_takes_a_bounded_number_of_calls() {
@@ -68,9 +68,70 @@ fn events_that_were_lost_are_a_gap() {
 }
 
 #[test]
+fn after_the_windows_of_a_launch() {
+    let patient = ["--max-machines=9", "--boot-deadline-sec=60"];
+    let harness = AwsHarness::with(&patient);
+    kill_provision_before(&harness, "intent", "1", 1);
+    let story = told(&harness, "1");
+    assert_tells(&story, &["The run asked for 1", NO_SUMMARY, "owns no machine now"]);
+    assert!(!story.contains("intended"), "{story}");
+
+    kill_provision_before(&harness, "register", "2", 1);
+    let intended = "A launch of 1 on-demand machine was intended";
+    assert_tells(&told(&harness, "2"), &["The run asked for 1", NO_SUMMARY, intended]);
+    let machines = harness.machines();
+    let orphan = machines.first().unwrap();
+    harness.ondeck(&["explain", orphan]).exited(2);
+    until("refresh sweeps it", || {
+        harness.refresh(&["--self-termination-grace-sec=0.1"]);
+        harness.machines().is_empty()
+    });
+    let why = "set to terminated: launched, but never registered";
+    assert_tells(&told(&harness, orphan), &[why]);
+}
+
+#[test]
+fn after_the_windows_of_a_claim_and_a_give_back() {
+    let harness = AwsHarness::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    kill_provision_before(&harness, "delete", "2", 1);
+    harness.provision("3", 1).succeeded();
+    let lost = format!("{machine} was lost to run 2, which claimed it first");
+    assert_tells(&told(&harness, "3"), &["The run asked for 1", &lost, "launched within"]);
+    let claimed = format!("{machine} is claimed for the run until");
+    assert_tells(&told(&harness, "2"), &[NO_SUMMARY, "claimed", &claimed]);
+    harness.release("2").succeeded();
+
+    harness.gateway.ec2().set_capacity(Capacity { total: Some(2), ..Capacity::default() });
+    kill_provision_before(&harness, "send", "4", 2);
+    let gave = "Run 4 gave it back to the pool: the run could not be served";
+    let unannounced = "The pool does not announce it";
+    assert_tells(&told(&harness, machine), &["Run 4 claimed it", gave, "It is idle", unannounced]);
+    assert_tells(&told(&harness, "4"), &[NO_SUMMARY, "claimed", "went back to the pool"]);
+    harness.refresh(&[]);
+    assert_tells(&told(&harness, machine), &[gave, "The pool announces it since"]);
+}
+
+#[test]
+fn after_the_window_of_a_reap() {
+    let harness = AwsHarness::with(&["--self-termination-grace-sec=60"]);
+    let machines = harness.provision("3", 1).succeeded().ids();
+    harness.ondeck(&["release", "--run-id=3", "--idle-time-sec=3"]).succeeded();
+    harness.until_expired(&machines);
+    harness.kill_before("terminate", &["refresh"]);
+    // The event of the reap waits for others for a moment, and the kill may have lost it.
+    let life = told(&harness, &machines[0]);
+    let reaped = match life.contains("Unknown: no event tells how") {
+        true => "became terminated",
+        false => "Its record was set to terminated: idle for too long",
+    };
+    assert_tells(&life, &["Run 3 released it", reaped, "It is terminated", "should be gone"]);
+}
+
+#[test]
 fn after_each_window_in_which_a_provision_or_a_release_can_be_killed() {
     let harness = AwsHarness::with(&["--self-termination-grace-sec=60", "--boot-deadline-sec=60"]);
-    let no_summary = "What this call did is unknown: it has left no summary";
+    let no_summary = NO_SUMMARY;
     let about_to = "about to be handed to the run. Whether that was done is unknown";
 
     kill_provision_before(&harness, "launch", "1", 1);

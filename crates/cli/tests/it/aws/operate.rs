@@ -54,6 +54,8 @@ fn a_drain_ends_idle_machines_and_busy_ones_after_their_runs() {
     assert_eq!(told, 3, "a drain, an expiry and a reap");
     let again = harness.ondeck(&["drain", "--all", "--json"]).succeeded();
     assert_eq!(actions(&again), [(busy, "none".to_owned())].into());
+    let actor = again.json()["actor"].as_str().unwrap().to_owned();
+    assert!(actor.starts_with("arn:aws:"), "without --actor, as AWS knows the caller: {actor}");
     harness.release("7").succeeded();
     harness.until_machines(0);
     assert_eq!(harness.provision("8", 1).succeeded().sources(), ["cold"]);
@@ -74,7 +76,8 @@ fn a_busy_machine_is_terminated_only_by_force() {
 /// Runs claim while drains work.
 #[test]
 fn runs_that_claim_meanwhile_lose_no_machine_and_share_none() {
-    let harness = AwsHarness::with(&[]);
+    // All agents live, however busy the computer is.
+    let harness = AwsHarness::with(&["--heartbeat-period-sec=30"]);
     let warm: BTreeSet<String> = harness.warm_up(4).into_iter().collect();
     let provision =
         |run: usize| harness.start(&["provision", "--json", "--run-id", &format!("racer-{run}")]);

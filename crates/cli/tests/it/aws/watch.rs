@@ -44,6 +44,26 @@ fn each_reading_is_one_batch_of_calls() {
 }
 
 #[test]
+fn a_story_is_read_once_for_each_change_of_its_machine() {
+    let harness = AwsHarness::with(&[]);
+    harness.provision("1", 1).succeeded();
+    let mut watch = watch(&harness);
+    watch.press("e");
+    watch.until("the story", |shown| shown.contains("was handed to run 1"));
+    harness.control.reset();
+    let readings = || harness.control.count(Service::Sqs, "GetQueueAttributes") / CLASSES;
+    until("eight readings", || readings() >= 8);
+    // Two for each reading, the latest events of two days once, and once more the settings and the events
+    // of the machine, when those of a late change have had time to arrive.
+    let queries = harness.control.count(Service::DynamoDb, "Query");
+    assert!(queries <= 2 * (readings() + 1) + 4, "{:?}", harness.control.calls());
+    harness.release("1").succeeded();
+    watch.until("it has grown", |shown| shown.contains("Run 1 released it"));
+    watch.press("\x03");
+    assert_eq!(watch.ended().0, Some(0));
+}
+
+#[test]
 fn status_shows_what_the_operator_may_read() {
     let harness = AwsHarness::with(&["--max-machines=9 large=5"]);
     harness.warm_up(2);

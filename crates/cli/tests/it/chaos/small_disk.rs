@@ -16,14 +16,14 @@ const HOLD: &str = r#"
 "#;
 
 /// A small file system in memory, gone with this.
-pub(super) struct SmallDisk {
+pub(crate) struct SmallDisk {
     holder: Child,
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
     /// One, where this user may mount.
-    pub(super) fn mount() -> Option<SmallDisk> {
+    pub(crate) fn mount() -> Option<SmallDisk> {
         let folder = tempfile::tempdir().unwrap();
         let mut holder = Command::new("/bin/sh")
             .args(["-c", HOLD, "disk"])
@@ -41,7 +41,7 @@ impl SmallDisk {
         (said == "mounted\n").then_some(disk)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 

@@ -172,6 +172,16 @@ impl Browser {
         std::fs::write(path, decoded(shot["data"].as_str().unwrap())).unwrap();
     }
 
+    /// Writes a picture of the whole page, also of what is below the screen.
+    pub(super) fn whole_picture(&mut self, path: &Path) {
+        let size = |name: &str| format!("document.documentElement.{name}");
+        let (width, height) = (self.value(&size("scrollWidth")), self.value(&size("scrollHeight")));
+        let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
+        let asked = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let shot = self.call("Page.captureScreenshot", &asked);
+        std::fs::write(path, decoded(shot["data"].as_str().unwrap())).unwrap();
+    }
+
     /// What the page has complained about since it was opened: errors, and violations of its policy.
     pub(super) fn problems(&mut self) -> Vec<String> {
         // All messages before the answer have arrived with it.

@@ -118,9 +118,64 @@ fn stories_open_by_mouse_and_by_keyboard() {
     browser.open(&format!("{}#18", served.url()));
     browser.until("the run's story is told", &format!("{title} === 'run 18'"));
     browser.until("with its times", &format!("{body}.includes('How long it took')"));
+    // What a story names opens the story of that: a machine of the run, and the run again.
+    let follow = |id: &str| {
+        format!(
+            "[...document.querySelectorAll('#story-body .link')]
+             .find((it) => it.title === '{id}').click()"
+        )
+    };
+    browser.value(&follow(&ids[0]));
+    browser.until("its machine's", &format!("{title} === 'machine {}'", ids[0]));
+    browser.until("is told", &format!("{body}.includes('of run 18')"));
+    browser.value(&follow("18"));
+    browser.until("the run's again", &format!("{title} === 'run 18'"));
     browser.value("document.getElementById('story-close').click()");
     browser.open(&format!("{}#nothing", served.url()));
     browser.until("an unknown one has none", &format!("{body}.includes('There is no story')"));
+    // An address that cannot be read names none, and the page works all the same.
+    browser.open("about:blank");
+    browser.open(&format!("{}#%zz", served.url()));
+    browser.until("the page is live", LIVE);
+    assert_eq!(browser.value("document.getElementById('story').open"), false);
+}
+
+#[test]
+fn doctor_examines_and_an_account_is_one_click() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&["--heartbeat-period-sec=1"]);
+    let machine = home.provision("19", 1).succeeded().ids().concat();
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    let says = "document.getElementById('doctor-says').textContent";
+    browser.until("nothing is found", &format!("{says}.startsWith('nothing found at ')"));
+    signal(home.agents()[&machine], Signal::KILL);
+    // Nothing is pressed: what is wrong has changed.
+    let found = "document.getElementById('doctor').textContent";
+    browser.until("the dead machine is found", &format!("{found}.includes('machines-gone')"));
+    let named = format!(
+        "[...document.querySelectorAll('#doctor .link')].some((it) => it.title === '{machine}')"
+    );
+    assert_eq!(browser.value(&named), true);
+    home.ondeck(&["terminate", &machine, "--force", "--yes"]).succeeded();
+    home.refresh(&[]);
+    let pressed = "document.getElementById('examine').disabled \
+                   || document.getElementById('examine').click()";
+    let fine = format!("{says}.startsWith('nothing found at ') || ({pressed}, false)");
+    browser.until("nothing is found any more", &fine);
+
+    browser.value("document.getElementById('reckon').click()");
+    let paid = "document.getElementById('money-says').textContent";
+    browser.until("the amount is told", &format!("/^~?<?\\$.* of 1 machine$/.test({paid})"));
+    let account = browser.value("document.getElementById('money').textContent");
+    let account = account.as_str().unwrap();
+    for words in ["large", "By run", "GitHub-hosted runners: ", "By list prices in us-east-1 of "] {
+        assert!(account.contains(words), "{words}: {account}");
+    }
+    browser.value("document.querySelector('#money .link').click()");
+    let title = "document.getElementById('story-title').textContent";
+    browser.until("the story of the run is told", &format!("{title} === 'run 19'"));
+    assert_sound(&mut browser);
 }
 
 #[test]
@@ -192,6 +247,12 @@ fn it_is_accessible_on_screens_of_all_sizes() {
     home.provision("42", 2).succeeded();
     browser
         .until("the changes are listed", "document.querySelectorAll('#changes .time').length > 1");
+    browser.until(
+        "doctor has found something",
+        "document.querySelector('#doctor .severity') !== null",
+    );
+    browser.value("document.getElementById('reckon').click()");
+    browser.until("the account is there", "document.querySelector('#money .account') !== null");
     let axe = fs::read_to_string(axe()).unwrap();
     for scheme in SCHEMES {
         for (name, width, height) in SIZES {
@@ -200,7 +261,7 @@ fn it_is_accessible_on_screens_of_all_sizes() {
             let fits = "document.scrollingElement.scrollWidth <= innerWidth";
             assert_eq!(browser.value(fits), true, "{name}, {scheme}: wider than the screen");
             let picture = pictures().join(format!("{name}-{scheme}.png"));
-            browser.picture(&picture);
+            browser.whole_picture(&picture);
             say(&picture.display().to_string());
             assert_accessible(&mut browser, &axe, &format!("{name}, {scheme}"));
             browser.value(&format!("{}[0].click()", cards("running")));
@@ -208,6 +269,15 @@ fn it_is_accessible_on_screens_of_all_sizes() {
             browser.until("a story is told", told);
             browser.picture(&pictures().join(format!("{name}-{scheme}-story.png")));
             assert_accessible(&mut browser, &axe, &format!("{name}, {scheme}, story"));
+            // The first run in the list of changes is 42, whose story has waiting times.
+            browser.press("Escape");
+            browser.value("[...document.querySelectorAll('#changes .link')].find((it) => it.title === '42').click()");
+            browser.until(
+                "a run's story is told",
+                "document.querySelector('#story .ledger') !== null",
+            );
+            browser.picture(&pictures().join(format!("{name}-{scheme}-run.png")));
+            assert_accessible(&mut browser, &axe, &format!("{name}, {scheme}, run"));
             browser.press("Escape");
         }
     }

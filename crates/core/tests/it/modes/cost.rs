@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use ondeck_core::model::prices::Prices;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::cost::{Account, account, read};
+use ondeck_core::modes::cost::{Account, MOST_EVENTS, account, read};
 
 use super::harness::{Harness, id, request, run};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn since(harness: &Harness, since: Timestamp) -> Account {
-    let reading = read(&harness.plane, &*harness.memory.store, since).await.unwrap();
+    let reading = read(&harness.plane, &*harness.memory.store, since, MOST_EVENTS).await.unwrap();
     assert!(!reading.is_partial);
     account(&reading.events, &reading.records, &Prices::built_in(), &reading.window)
 }
@@ -68,4 +68,20 @@ async fn the_type_of_a_machine_is_known_after_its_record_is_deleted() {
     assert_eq!((&part.machines[0].id, part.machines.len()), (&id("i-0001"), 1));
     assert_eq!(part.machines[0].from, start + 50 * MINUTE);
     assert_eq!(part.machines[0].to, whole.machines[0].to);
+}
+
+#[tokio::test]
+async fn of_too_many_events_the_latest_are_read_and_the_account_begins_with_them() {
+    let harness = Harness::patient(&[]).await;
+    let start = harness.plane.now();
+    for name in ["1", "2", "3"] {
+        harness.provision(&request(name, 1)).await;
+        harness.sleep(5 * MINUTE).await;
+        harness.release(name).await;
+    }
+    let reading = read(&harness.plane, &*harness.memory.store, start, 2).await.unwrap();
+    assert!(reading.is_partial);
+    assert!(reading.window.since > start + 10 * MINUTE, "{:?}", reading.window);
+    let part = account(&reading.events, &reading.records, &Prices::built_in(), &reading.window);
+    assert_eq!(part.runs.keys().collect::<Vec<_>>(), [&Some(run("3"))]);
 }

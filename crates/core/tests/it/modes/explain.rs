@@ -243,6 +243,20 @@ async fn a_wait_for_room_has_its_cause() {
 }
 
 #[tokio::test]
+async fn tickets_that_the_run_itself_holds_are_no_wait_for_other_runs() {
+    let harness = Harness::with(&[("pickup-patience-sec", "5")]).await;
+    for name in ["i-a", "i-b"] {
+        harness.idle(name, "c6i.large").await;
+    }
+    let outcome = harness.provision(&request("1", 3)).await;
+    assert_eq!(outcome.failure, None);
+    let story = of_run(&harness, "1").await;
+    let call = only(&story);
+    assert_eq!((call.search.claimed, call.launches.len()), (2, 1));
+    assert_eq!(call.waits, [], "no other run was there");
+}
+
+#[tokio::test]
 async fn what_was_lost_is_a_gap_and_never_guessed() {
     let harness = Harness::new().await;
     harness.provision(&request("1", 1)).await;

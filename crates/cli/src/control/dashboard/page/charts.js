@@ -83,9 +83,12 @@ function drawPool(pool, width) {
     // More points than this are closer together than a screen shows.
     const step = Math.ceil(samples.length / 400);
     const shown = samples.filter((sample, n) => (samples.length - 1 - n) % step === 0);
+    const longest = step * Math.max(15000, 5 * pool.pauseMs);
     const lines = SERIES.map(([kind]) => {
-      const points = shown.map((sample) => `${x(sample.at).toFixed(1)} ${y(sample[kind]).toFixed(1)}`);
-      return shape("path", { class: `line ${kind}`, d: `M${points.join("L")}` });
+      // While no page was open nothing was read, and nothing is drawn.
+      const gap = (n) => n === 0 || shown[n].at - shown[n - 1].at > longest;
+      const points = shown.map((sample, n) => `${gap(n) ? "M" : "L"}${x(sample.at).toFixed(1)} ${y(sample[kind]).toFixed(1)}`);
+      return shape("path", { class: `line ${kind}`, d: points.join("") });
     });
     return [...grid(y, [0, most / 2, most], Math.round, width), ...times(x, first.at, last.at), ...lines];
   };

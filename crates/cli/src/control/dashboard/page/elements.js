@@ -36,6 +36,25 @@ function rest(large, unit, small, smallUnit, exact) {
   return exact && small > 0 ? `${large} ${unit} ${small} ${smallUnit}` : `${large} ${unit}`;
 }
 
+/** A length of time in one unit, for where there is little room. */
+export function age(ms) {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  const minutes = Math.floor(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  if (seconds < 60) return `${seconds} s`;
+  if (minutes < 60) return `${minutes} min`;
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
+}
+
+/** An amount of money, as the program's other commands write it. */
+export function dollars(amount) {
+  const size = Math.abs(amount);
+  const sign = amount < 0 ? "-" : "";
+  if (size === 0) return "$0";
+  if (size < 0.00005) return "<$0.0001";
+  return `${sign}$${size < 0.99995 ? size.toFixed(4) : size.toFixed(2)}`;
+}
+
 /** A waiting time: finer than `span` where it is short. */
 export function wait(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;

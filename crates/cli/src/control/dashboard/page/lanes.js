@@ -1,6 +1,6 @@
 // A lane for each state, with a card for each machine. Of a long lane only the first are drawn.
 
-import { counted, element, short, span } from "./elements.js";
+import { age, counted, element, short } from "./elements.js";
 
 const LANES = [
   ["created", "Created", "booting for a run"],
@@ -180,7 +180,7 @@ class Card {
   }
 
   update(machine, now) {
-    set(this.age, span(now - machine.since));
+    set(this.age, age(now - machine.since));
     if (this.machine !== machine) {
       this.machine = machine;
       this.state = machine.state;

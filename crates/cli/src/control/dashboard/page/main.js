@@ -2,8 +2,10 @@
 
 import { Changes } from "./changes.js";
 import { Charts } from "./charts.js";
+import { Doctor } from "./doctor.js";
 import { clock, element, span } from "./elements.js";
 import { Lanes } from "./lanes.js";
+import { Money } from "./money.js";
 import { Overview } from "./overview.js";
 import { Story } from "./story.js";
 
@@ -35,10 +37,13 @@ const story = new Story();
 const open = (id) => story.open(id);
 const parts = [
   new Overview(byId("overview"), byId("wrong"), open),
+  new Doctor(byId("doctor"), byId("doctor-says"), byId("doctor-unchecked"), byId("examine"), open),
   new Lanes(byId("lanes"), byId("shown"), open),
   new Charts(byId("charts")),
   new Changes(byId("changes"), byId("kind"), open),
 ];
+
+new Money(byId("money"), byId("money-says"), byId("since"), byId("reckon"), open);
 
 let pending = false;
 
@@ -146,7 +151,7 @@ function classes() {
 
 function theme(chosen) {
   document.documentElement.dataset.theme = chosen;
-  byId("theme").textContent = `Theme: ${chosen}`;
+  byId("theme-name").textContent = chosen;
 }
 
 function remembered() {

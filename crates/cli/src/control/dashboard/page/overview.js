@@ -68,7 +68,8 @@ function figures(pool) {
   ];
   const unpriced = cost.unpriced > 0 ? `; without ${counted(cost.unpriced, "machine", "machines")} that have no price` : "";
   const what = cost.local ? "if these processes were EC2 machines" : "by EC2 list prices in us-east-1";
-  tiles.push(["estimate for an hour", cost.hour, `${cost.idle} of it idle; ${what}${unpriced}`]);
+  const amount = (text) => text.replace(/^about /, "");
+  tiles.push(["estimate for an hour", amount(cost.hour), `${amount(cost.idle)} of it idle; ${what}${unpriced}`]);
   return tiles;
 }
 

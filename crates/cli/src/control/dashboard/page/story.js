@@ -1,6 +1,6 @@
 // The story of a run or a machine, as ondeck explain tells it.
 
-import { clock, element, link, wait } from "./elements.js";
+import { element, link, wait } from "./elements.js";
 
 const KINDS = {
   request: "asked",
@@ -12,6 +12,9 @@ const KINDS = {
   unknown: "unknown",
 };
 
+/** How the machines of EC2 and of the local backend are called. */
+const MACHINE = /^i-[0-9a-f]{8,}$/;
+
 export class Story {
   constructor() {
     this.dialog = document.getElementById("story");
@@ -22,8 +25,12 @@ export class Story {
     document.getElementById("story-copy").addEventListener("click", (event) => this.copy(event.target));
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
     this.dialog.addEventListener("close", () => {
+      // It comes later than the closing: another story may be open or named by then.
+      if (this.dialog.open) return;
+      const isNamed = location.hash === `#${encodeURIComponent(this.id)}`;
       this.turn += 1;
-      if (location.hash) history.replaceState(null, "", location.pathname);
+      this.id = "";
+      if (isNamed) history.replaceState(null, "", location.pathname);
     });
     addEventListener("hashchange", () => this.openNamed());
     this.openNamed();
@@ -31,7 +38,7 @@ export class Story {
 
   /** The address may name a story, so that it can be sent to a colleague. */
   openNamed() {
-    const id = decodeURIComponent(location.hash.replace(/^#/, ""));
+    const id = named();
     if (id && id !== this.id) this.open(id);
   }
 
@@ -71,18 +78,42 @@ export class Story {
     this.title.textContent = `${subject} ${id}`;
     const parts = [
       element("h3", {}, "Now"),
-      element("ul", { class: "present" }, ...present.map((sentence) => element("li", {}, sentence))),
-      element("h3", {}, "What happened"),
-      element("ol", { class: "timeline" }, ...timeline.map((line) => this.line(line, id))),
+      element("ul", { class: "present" }, ...present.map((sentence) => element("li", {}, ...this.linked(sentence, [], id)))),
+      element("h3", {}, "What happened (UTC)"),
+      element("ol", { class: "timeline" }, ...this.lines(timeline, id)),
     ];
     if (ledger.length > 0) parts.push(element("h3", {}, "How long it took"), times(ledger), compared(typicalCalls));
     return parts;
   }
 
+  /** The lines, and each day before its first one. The times are those of the sentences, in UTC. */
+  lines(timeline, id) {
+    let day = "";
+    return timeline.flatMap((line) => {
+      const own = line.at ? line.at.slice(0, 10) : day;
+      const heading = own === day ? [] : [element("li", { class: "day" }, own)];
+      day = own;
+      return [...heading, this.line(line, id)];
+    });
+  }
+
   line({ at, kind, text, machines }, id) {
-    const others = machines.filter((machine) => machine !== id).flatMap((machine) => [" ", link(machine, (other) => this.open(other))]);
-    const time = at ? element("time", { datetime: at, title: at }, clock(Date.parse(at))) : element("span", {}, "–");
-    return element("li", { "data-kind": kind }, time, element("span", { class: "kind" }, KINDS[kind] ?? kind), element("span", { class: "text" }, text, ...others));
+    const time = at ? element("time", { datetime: at, title: at }, at.slice(11, 23)) : element("span", {}, "–");
+    return element("li", { "data-kind": kind }, time, element("span", { class: "kind" }, KINDS[kind] ?? kind), element("span", { class: "text" }, ...this.linked(text, machines, id)));
+  }
+
+  /** A sentence in which the ids of other machines and runs open their stories. */
+  linked(text, machines, id) {
+    const opens = (other) => link(other, (named) => this.open(named));
+    const words = text.split(/(\s+)/).map((word) => {
+      const [, before, name, after] = word.match(/^(\W*)([\w-]*[\w])?(\W*)$/) ?? [null, word, undefined, ""];
+      return { before, name, after, word };
+    });
+    const isRun = (n) => /^\d/.test(words[n].name) && /^runs?$/i.test(words[n - 2]?.word ?? "");
+    const isNamed = (n) => words[n].name !== id && (machines.includes(words[n].name) || MACHINE.test(words[n].name ?? "") || isRun(n));
+    const parts = words.flatMap((it, n) => (isNamed(n) ? [it.before, opens(it.name), it.after] : [it.word]));
+    const missing = machines.filter((machine) => machine !== id && !words.some(({ name }) => name === machine));
+    return [...parts, ...missing.flatMap((machine) => [" ", opens(machine)])];
   }
 
   async copy(button) {
@@ -93,6 +124,15 @@ export class Story {
       button.textContent = "Not copied";
     }
     setTimeout(() => (button.textContent = "Copy id"), 1500);
+  }
+}
+
+/** The id that the address names; empty if it names none that can be read. */
+function named() {
+  try {
+    return decodeURIComponent(location.hash.replace(/^#/, ""));
+  } catch {
+    return "";
   }
 }
 

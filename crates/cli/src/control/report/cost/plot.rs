@@ -35,6 +35,8 @@ const TOP: f64 = 44.0;
 const HEIGHT: f64 = 220.0;
 /// Below the axis: the days.
 const BOTTOM: f64 = 34.0;
+/// Above a day whose amount is a guess in part.
+const GUESS: &str = "~";
 const NAMES: [&str; 3] = ["busy", "idle", "booting"];
 /// How many labels of days fit beside each other.
 const LABELS: usize = 10;
@@ -80,9 +82,10 @@ fn amount(dollars: f64) -> String {
 fn summary(account: &Account) -> String {
     let day = |at: Timestamp| at.to_string()[..10].to_owned();
     let all = account.total.total().money;
-    let mark = if account.total.is_approximate() { "about " } else { "" };
-    format!("{} to {}, by day (UTC): {mark}{all}", day(account.since), day(account.until))
-        .replace('<', "&lt;")
+    let mark = if account.total.is_approximate() { GUESS } else { "" };
+    let guess = if account.total.is_approximate() { " (~: a guess in part)" } else { "" };
+    let days = format!("{} to {}", day(account.since), day(account.until));
+    format!("{days}, by day (UTC): {mark}{all}{guess}").replace('<', "&lt;")
 }
 
 /// A plot in the making.
@@ -124,6 +127,9 @@ impl Plot {
             if height > 0.0 {
                 self.drawing.area((x, y), (width, height), colour);
             }
+        }
+        if tally.is_approximate() {
+            self.label((x + width / 2.0, y - 5.0), "middle", GUESS);
         }
     }
 }

@@ -82,6 +82,23 @@ fn what_is_not_known_is_marked_and_what_has_no_price_is_not_counted() {
 }
 
 #[test]
+fn days_with_a_guess_are_marked_in_the_plot() {
+    let marks = |report: &CostReport| {
+        let plots = report.plots();
+        let [one, other] = plots.map(|(_, plot)| plot.matches(">~</text>").count());
+        assert_eq!(one, other);
+        (one, report.plots()[0].1.contains("(~: a guess in part)"))
+    };
+    assert_eq!(marks(&example()), (0, false));
+    let mut events = life("i-1", "c6i.large");
+    events.remove(2);
+    let report = report(&events);
+    let days = report.account.days.values().filter(|tally| tally.is_approximate()).count();
+    assert!(days > 0);
+    assert_eq!(marks(&report), (days, true));
+}
+
+#[test]
 fn nothing_is_no_division_by_zero() {
     let report = report(&[]);
     assert!(report.text().contains("0 machines, 0.0s: $0\n"), "{}", report.text());

@@ -21,71 +21,109 @@ pub(super) fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
+/// How a line of the story looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Plain,
+    Heading,
+    /// It says that something is unknown.
+    Unknown,
+}
+
+/// One line of the story on a screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownLine {
+    pub(crate) look: Look,
+    /// The time, with the blanks behind it. Empty if the text begins at the left.
+    pub(crate) lead: String,
+    pub(crate) text: String,
+}
+
+impl ShownLine {
+    fn heading(text: impl Into<String>) -> ShownLine {
+        ShownLine { look: Look::Heading, lead: String::new(), text: text.into() }
+    }
+
+    fn plain(text: impl Into<String>) -> ShownLine {
+        ShownLine { look: Look::Plain, lead: String::new(), text: text.into() }
+    }
+
+    fn painted(&self) -> String {
+        let style = match self.look {
+            Look::Plain => Style::new(),
+            Look::Heading => Style::new().bold(),
+            Look::Unknown => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
+        };
+        format!("{}{style}{}{style:#}", self.lead, self.text)
+    }
+}
+
 /// The whole text. Colours are removed when it is printed elsewhere than on a terminal.
 pub(super) fn text(report: &ExplainReport, width: Option<usize>) -> String {
+    lines(report, width).iter().map(ShownLine::painted).collect::<Vec<_>>().join("\n")
+}
+
+/// The lines, whose sentences are broken to so many columns; `None` breaks none. Rows of tables are not
+/// broken.
+pub(super) fn lines(report: &ExplainReport, width: Option<usize>) -> Vec<ShownLine> {
     let width = width.map_or(usize::MAX, |width| width.max(NARROWEST));
     let what = match report.subject {
         SubjectKind::Run => "run",
         SubjectKind::Machine => "machine",
     };
-    let mut lines = vec![heading(&format!("{what} {}", report.id))];
+    let mut lines = vec![ShownLine::heading(format!("{what} {}", report.id))];
     let mut today = None;
     for line in &report.timeline {
         if let Some(at) = line.at
             && today.replace(day(at)) != Some(day(at))
         {
-            lines.push(heading(&format!("{} (UTC)", day(at))));
+            lines.push(ShownLine::heading(format!("{} (UTC)", day(at))));
         }
         let time = line.at.map_or("-".to_owned(), clock);
-        let style = match line.kind {
-            LineKind::Unknown => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
-            _ => Style::new(),
+        let look = match line.kind {
+            LineKind::Unknown => Look::Unknown,
+            _ => Look::Plain,
         };
-        lines.extend(entry(&time, &line.text, width, style));
+        lines.extend(entry(&time, &line.text, width, look));
     }
-    lines.push(heading("now"));
+    lines.push(ShownLine::heading("now"));
     for sentence in &report.present {
-        lines.extend(entry("", sentence, width, Style::new()));
+        lines.extend(entry("", sentence, width, Look::Plain));
     }
     lines.extend(ledger(report));
-    lines.join("\n")
-}
-
-fn heading(text: &str) -> String {
-    let bold = Style::new().bold();
-    format!("{bold}{text}{bold:#}")
+    lines
 }
 
 /// A sentence beside its time, broken between words.
-fn entry(time: &str, text: &str, width: usize, style: Style) -> Vec<String> {
+fn entry(time: &str, text: &str, width: usize, look: Look) -> Vec<ShownLine> {
     let parts = wrapped(text, width.saturating_sub(TIME));
-    let beside = |(n, part): (usize, String)| {
+    let beside = |(n, text): (usize, String)| {
         let time = if n == 0 { time } else { "" };
-        format!("{time:TIME$}{style}{part}{style:#}")
+        ShownLine { look, lead: format!("{time:TIME$}"), text }
     };
     parts.into_iter().enumerate().map(beside).collect()
 }
 
 /// A table for each call, one below the other.
-fn ledger(report: &ExplainReport) -> Vec<String> {
+fn ledger(report: &ExplainReport) -> Vec<ShownLine> {
     let mut calls: Vec<Timestamp> = report.ledger.iter().map(|row| row.call).collect();
     calls.dedup();
     let mut lines = Vec::new();
     for call in calls {
-        lines.push(heading(&format!("time of the call at {}", clock(call))));
+        lines.push(ShownLine::heading(format!("time of the call at {}", clock(call))));
         let rows = report.ledger.iter().filter(|row| row.call == call).map(|row| {
             let typical = |ms: Option<u64>| ms.map_or("-".to_owned(), millis);
             vec![row.phase.to_owned(), millis(row.ms), typical(row.median), typical(row.p95)]
         });
-        lines.push(table(&["phase", "took", "usually", "95 % within"], rows.collect()));
+        let table = table(&["phase", "took", "usually", "95 % within"], rows.collect());
+        lines.extend(table.lines().map(ShownLine::plain));
     }
     if !lines.is_empty() {
-        let from = match report.typical_calls {
+        lines.push(ShownLine::plain(match report.typical_calls {
             0 => "no recent call of another run to compare with".to_owned(),
             1 => "compared with 1 recent call of another run".to_owned(),
             calls => format!("compared with {calls} recent calls of other runs"),
-        };
-        lines.push(from);
+        }));
     }
     lines
 }

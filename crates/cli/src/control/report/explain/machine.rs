@@ -1,5 +1,6 @@
 //! The story of a machine.
 
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{EventRow, Record, State};
 use ondeck_core::model::reuse::Reuse;
@@ -136,10 +137,15 @@ fn still_there(record: &Record, story: &MachineStory) -> Vec<String> {
         State::Idle if record.reuse == Reuse::Never => {
             format!("It has served its run and serves no other. It is there until {deadline}.")
         }
+        State::Idle if record.departure.is_drained() => {
+            format!("It was drained, so no run may claim it. It is there until {deadline}.")
+        }
         State::Idle => format!("It waits for a run to claim it, until {deadline}."),
         State::Terminated => String::new(),
     }];
-    if record.state == State::Idle && record.reuse != Reuse::Never {
+    lines.extend(leaves(record));
+    let may_be_claimed = record.reuse != Reuse::Never && !record.departure.is_drained();
+    if record.state == State::Idle && may_be_claimed {
         lines.push(match record.ticketed_at {
             Some(at) => format!("The pool announces it since {}.", clock(at)),
             None => "The pool does not announce it, so no run can find it until a refresh does."
@@ -150,6 +156,22 @@ fn still_there(record: &Record, story: &MachineStory) -> Vec<String> {
         "Past that time, refresh terminates it, or its agent does so itself from {own} on."
     ));
     lines
+}
+
+/// What an operator has decided about it.
+fn leaves(record: &Record) -> Option<String> {
+    let what = match (record.departure, record.state) {
+        (Departure::None, _) => return None,
+        (Departure::Drained, State::Idle) => "The next refresh terminates it.",
+        (Departure::Drained, _) => {
+            "It was drained: it serves no further run, and is terminated after its present one."
+        }
+        (Departure::Retired, State::Idle) => {
+            "It is retired: refresh replaces it, and until then a run may claim it."
+        }
+        (Departure::Retired, _) => "It is retired: after its run it does not return to the pool.",
+    };
+    Some(what.to_owned())
 }
 
 fn agent(status: &AgentStatus, now: Timestamp) -> String {

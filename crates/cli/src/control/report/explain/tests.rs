@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use ondeck_core::model::demand::Demand;
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::model::intent::Intent;
@@ -87,7 +88,7 @@ fn record(state: State, of: Option<&str>) -> Record {
         },
         counts: Counts { generation: 1, runs: 2, missed_registrations: 0 },
         reuse: Reuse::Always,
-        departure: ondeck_core::model::departure::Departure::None,
+        departure: Departure::None,
         created_at: at(0),
         updated_at: at(9),
         ticketed_at: None,
@@ -161,6 +162,12 @@ fn why_a_machine_is_still_there() {
     show("idle, not announced", of(State::Idle, None));
     show("idle", with(Record { ticketed_at: Some(at(10)), ..record(State::Idle, None) }));
     show("idle, used up", with(Record { reuse: Reuse::Never, ..record(State::Idle, None) }));
+    for departure in [Departure::Drained, Departure::Retired] {
+        for (state, owner) in [(State::Idle, None), (State::Running, Some("7"))] {
+            let what = format!("{} and {}", state.as_str(), departure.stored());
+            show(&what, with(Record { departure, ..record(state, owner) }));
+        }
+    }
     let late = MachineStory { now: at(400), ..of(State::Running, Some("7")) };
     show("past its time, and silent", late);
     let quiet = AgentStatus::default();

@@ -2,11 +2,14 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use ondeck_core::model::failure::Failure;
+use ondeck_core::model::record::{EventRow, State};
+use ondeck_core::modes::explain::{Gap, MachineStory, Step, Story};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::*;
+use crate::control::report::explain::ExplainReport;
 use crate::control::report::status::fixture::{noon, pool};
 
 fn view(count: u64) -> View {
@@ -62,6 +65,67 @@ fn details_scroll_no_further_than_to_their_end() {
     press(&mut view, &[KeyCode::Up]);
     assert_ne!(frame(&mut view, 80, 12), end, "one line up is seen at once");
     assert_eq!(wrapped("one two  three", 7), ["one two", "three"]);
+}
+
+/// The story of the selected machine: it was registered, what came next is unknown, and it runs.
+fn with_a_story() -> View {
+    let mut view = view(20);
+    press(&mut view, &[KeyCode::Char('e')]);
+    let wanted = view.story_to_read().unwrap();
+    let selected = view.selected().unwrap().clone();
+    let event = EventRow {
+        instance: wanted.of.clone(),
+        at: noon().before(Duration::from_secs(600)),
+        transition: "register".to_owned(),
+        from: None,
+        to: State::Created,
+        run: selected.record.run.clone(),
+        why: String::new(),
+    };
+    let gap = Gap {
+        from: Some((State::Created, event.at)),
+        to: Some(State::Running),
+        until: Some(selected.record.updated_at),
+        is_unread: false,
+    };
+    let story = MachineStory {
+        id: wanted.of.clone(),
+        now: noon(),
+        record: Some(selected.record),
+        unreadable: None,
+        status: selected.status,
+        life: vec![Step::Event { event, before: None }, Step::Gap(gap)],
+        grace: Duration::from_secs(60),
+    };
+    view.tell(&wanted, Ok(ExplainReport::of(Story::Machine(Box::new(story)))));
+    view
+}
+
+#[test]
+fn the_story_of_a_machine() {
+    let mut view = with_a_story();
+    assert_snapshot!(frame(&mut view, 80, 24));
+    let mut reading = self::view(20);
+    press(&mut reading, &[KeyCode::Char('e')]);
+    assert!(frame(&mut reading, 80, 24).contains("reading the story of i-0"));
+    let wanted = reading.story_to_read().unwrap();
+    let failure = Failure::new(FailureKind::Unavailable, "DynamoDB is out of reach: no route");
+    reading.tell(&wanted, Err(failure));
+    assert!(frame(&mut reading, 80, 24).contains("the story cannot be read: DynamoDB"));
+}
+
+#[test]
+fn a_story_scrolls_no_further_than_to_its_end() {
+    let mut view = with_a_story();
+    frame(&mut view, 50, 8);
+    press(&mut view, &[KeyCode::End]);
+    let end = frame(&mut view, 50, 8);
+    press(&mut view, &[KeyCode::PageDown]);
+    assert_eq!(frame(&mut view, 50, 8), end);
+    press(&mut view, &[KeyCode::Up]);
+    assert_ne!(frame(&mut view, 50, 8), end, "one line up is seen at once");
+    press(&mut view, &[KeyCode::Home]);
+    assert!(frame(&mut view, 50, 8).contains("machine i-0"));
 }
 
 #[test]

@@ -110,19 +110,82 @@ fn details_open_scroll_and_close() {
     assert_eq!(view.focus, Focus::Machines, "the machine is gone");
 }
 
+fn unknown() -> Failure {
+    Failure::new(FailureKind::Unavailable, "the store is out of reach")
+}
+
+#[test]
+fn a_story_is_read_when_it_is_opened_and_when_its_record_has_changed() {
+    let mut view = view(5);
+    assert_eq!(view.story_to_read(), None, "none is open");
+    press(&mut view, KeyCode::Enter);
+    press(&mut view, KeyCode::Char('e'));
+    assert_eq!(view.focus, Focus::Story(0));
+    let first = view.story_to_read().unwrap();
+    assert_eq!(first.of, view.selected().unwrap().record.id);
+    assert_eq!(view.story_to_read(), None, "it is being read");
+
+    // Another one is opened meanwhile: it waits, and the answer for the first one is not shown.
+    press(&mut view, KeyCode::Esc);
+    assert_eq!(view.story_to_read(), None, "none is shown");
+    press(&mut view, KeyCode::Down);
+    press(&mut view, KeyCode::Char('e'));
+    assert_eq!(view.story_to_read(), None, "one at a time");
+    view.tell(&first, Err(unknown()));
+    assert!(view.stories.pane.as_ref().unwrap().told.is_none());
+    let second = view.story_to_read().unwrap();
+    assert_ne!(second.of, first.of);
+
+    // One that cannot be read is read again after the next reading of the pool.
+    view.tell(&second, Err(unknown()));
+    assert_eq!(view.story_to_read(), None);
+    view.learn(Ok(pool(5)), noon());
+    assert_eq!(view.story_to_read(), Some(second.clone()));
+
+    // The machine is gone: how that came is read, and the story stays.
+    view.tell(&second, Err(unknown()));
+    view.learn(Ok(pool(0)), noon());
+    let last = view.story_to_read().unwrap();
+    assert_eq!(last.of, second.of);
+    assert_ne!(last, second);
+    assert!(matches!(view.focus, Focus::Story(_)));
+    assert_eq!(press(&mut view, KeyCode::Char('y')), Effect::Copy(second.of.to_string()));
+    press(&mut view, KeyCode::Esc);
+    assert_eq!((view.focus, view.selected_row()), (Focus::Machines, None));
+}
+
+#[test]
+fn a_story_of_a_late_change_is_read_again_when_its_event_has_had_time() {
+    let mut reading = pool(5);
+    reading.machines[0].record.updated_at = reading.at.before(Duration::from_secs(1));
+    let mut view = View::new(noon());
+    view.learn(Ok(reading.clone()), noon());
+    press(&mut view, KeyCode::Char('e'));
+    let first = view.story_to_read().unwrap();
+    view.tell(&first, Err(unknown()));
+    view.stories.pane.as_mut().unwrap().told = None;
+    view.learn(Ok(reading.clone()), noon());
+    assert_eq!(view.story_to_read(), None);
+    reading.at = reading.at + Duration::from_secs(5);
+    view.learn(Ok(reading), noon());
+    assert!(view.story_to_read().is_some());
+}
+
 #[test]
 fn ids_are_copied_and_keys_quit() {
     let mut view = view(5);
     let id = view.selected().unwrap().record.id.to_string();
     assert_eq!(press(&mut view, KeyCode::Char('y')), Effect::Copy(id.clone()));
     assert_eq!(view.notice, format!("copied {id}"));
+    let run = view.selected().unwrap().record.run.clone().unwrap().to_string();
+    assert_eq!(press(&mut view, KeyCode::Char('Y')), Effect::Copy(run));
     press(&mut view, KeyCode::Char('?'));
     assert_eq!((view.focus, view.notice.as_str()), (Focus::Help, ""));
     press(&mut view, KeyCode::Char('q'));
     assert_eq!(view.focus, Focus::Machines, "any key leaves the help");
     assert_eq!(press(&mut view, KeyCode::Char('q')), Effect::Quit);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    for focus in [Focus::Machines, Focus::Filter, Focus::Details(0), Focus::Help] {
+    for focus in [Focus::Machines, Focus::Filter, Focus::Details(0), Focus::Story(0), Focus::Help] {
         view.focus = focus;
         assert_eq!(view.press(interrupt), Effect::Quit, "{focus:?}");
     }

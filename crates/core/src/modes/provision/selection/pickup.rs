@@ -301,7 +301,8 @@ impl<'a> Pickup<'a> {
 
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
         let kept = inner.suitable.len() + inner.second_choice.len() + inner.set_aside.len();
-        let hidden_by_us = || kept + self.duplicates().in_hand();
+        // A ticket that is being deleted is hidden by this run until it is gone.
+        let hidden_by_us = || kept + self.duplicates().in_hand() + self.holdings.spent().len();
         // While no ticket was unsuitable, receive no more than the workers need.
         let messages = if inner.set_aside.is_empty() {
             self.queue.receive(inner.unserved, hidden_by_us).await?
