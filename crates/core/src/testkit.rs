@@ -7,5 +7,6 @@ mod memory;
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
     Calls, Event, Hearing, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
-    MemoryPorts, MemoryStore, PartialLaunch, RegisteredLabels, SilentProgress, plane,
+    MemoryPorts, MemoryStore, OwnRegistration, PartialLaunch, RegisteredLabels, SilentProgress,
+    plane,
 };

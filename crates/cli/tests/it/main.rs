@@ -36,6 +36,7 @@ mod jobs;
 mod json;
 mod keep_warm;
 mod lifecycle;
+mod machine_labels;
 mod notices;
 mod observation;
 mod operate;

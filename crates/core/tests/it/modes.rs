@@ -11,6 +11,7 @@ mod interruption;
 mod keep_warm;
 mod labels;
 mod lifetimes;
+mod machine_labels;
 mod machine_source;
 mod notices;
 mod operate;

@@ -392,6 +392,7 @@ async fn warm_up(
         origin: Origin::KeepWarm,
         set_up_patience: None,
         leaves_new: false,
+        named: None,
     };
     let provisioned = provision(plane, &request, stop).await;
     if let Some(failure) = provisioned.failure {
@@ -419,6 +420,7 @@ async fn begin_to_warm_up(
         origin: Origin::KeepWarm,
         set_up_patience: None,
         leaves_new: true,
+        named: None,
     };
     let provisioned = provision(plane, &request, stop).await;
     match provisioned.failure {
