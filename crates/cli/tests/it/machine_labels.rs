@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Done, Driven, Home, Signal, signal, until};
+use crate::harness::{Done, Driven, Home, signal, until};
 
 /// A pool whose machines have labels of their own.
 fn pool() -> Home {
@@ -111,7 +112,7 @@ fn a_killed_machine_is_replaced_under_its_label() {
     let home = pool();
     let own = labels(&home.provision("1", 1).succeeded());
     let (machine, agent) = home.agents().pop_first().unwrap();
-    signal(agent, Signal::SIGKILL);
+    signal(agent, Signal::KILL);
     home.queue_for("1", &own[0], "true");
     // Refresh waits until the heartbeat is old.
     until("the machine is replaced", || {

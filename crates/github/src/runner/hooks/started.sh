@@ -9,11 +9,12 @@ notes=$here/../notes/jobs
 
 # An idle machine may get a job before its agent has named the run that owns it. A line that does not
 # end counts as none.
-waits=100
+end=
 until IFS= read -r run 2>/dev/null <"$here/run"; do
     run=
-    [ "$waits" -gt 0 ] || break
-    waits=$((waits - 1))
+    now=$(date +%s)
+    end=${end:-$((now + 10))}
+    [ "$now" -lt "$end" ] || break
     sleep 0.1
 done
 
