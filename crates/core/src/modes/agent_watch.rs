@@ -97,6 +97,7 @@ mod tests {
     fn the_time_of_an_answer_does_not_count_against_the_agent() {
         let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
         let status = |beat| AgentStatus {
+            readiness: None,
             heartbeat: Some(Heartbeat {
                 at: at(beat),
                 period: Duration::from_secs(5),

@@ -94,7 +94,7 @@ mod tests {
         let after = Duration::from_millis;
         Provisioned {
             id: InstanceId::new(id).unwrap(),
-            label: (&RunId::new("7").unwrap()).into(),
+            label: "7".to_owned(),
             source,
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),

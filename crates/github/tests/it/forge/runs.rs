@@ -34,7 +34,10 @@ fn ids(open: &OpenRuns) -> Vec<&str> {
 /// How many jobs of the run wait, by label.
 async fn waiting(forge: &dyn Forge, of: &str) -> BTreeMap<String, u32> {
     let waiting = forge.waiting_jobs(&run(of), &many()).await.unwrap();
-    waiting.into_iter().map(|(label, count)| (label.to_string(), count)).collect()
+    let own = waiting.machine_labels.into_iter();
+    let own = own.map(|(label, count)| (label.to_string(), count));
+    let labels = waiting.labels.into_iter();
+    own.chain(labels.map(|(label, count)| (label.to_string(), count))).collect()
 }
 
 fn counts(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {

@@ -420,6 +420,7 @@ fn applied() -> ApplyReport {
 fn status() -> Shown {
     let at = |text: &str| Timestamp::parse(text).unwrap();
     let record = Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: id("i-05d35621a67a63d93"),
         state: State::Running,
         run: Some(run()),
