@@ -129,7 +129,7 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 23] = [
+    pub const ALL: [Mode; 24] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,

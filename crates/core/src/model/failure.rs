@@ -61,7 +61,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 19] = [
+    pub const ALL: [FailureKind; 20] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::Closed,
