@@ -71,7 +71,10 @@ fn launched(settings: &Settings, options: &Options) -> Result<Target, String> {
     if !options.may_launch {
         return Err("it launches a machine; give --launch".to_owned());
     }
-    let class = options.class.as_ref().or_else(|| settings.classes.names().next());
+    let size = |class: &&ResourceClass| settings.classes.get(class).map(|it| (it.cpu, it.mem));
+    // Without a wish, the cheapest.
+    let smallest = || settings.classes.names().min_by_key(size);
+    let class = options.class.as_ref().or_else(smallest);
     let class = class.ok_or_else(|| "no resource class is configured".to_owned())?;
     Ok(Target { class: class.clone(), usage: UsageClass::OnDemand, instance_type: None })
 }

@@ -9,17 +9,18 @@ use async_trait::async_trait;
 use futures_util::future::join;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::State;
+use ondeck_core::model::settings::Settings;
 use ondeck_core::modes::doctor::ForgeAccess;
 use ondeck_core::modes::drill::{
-    Ask, Cancelled, Ended, Expectation, How, Options, Outcome, Programs, Scenario, Verdict,
-    carry_out,
+    Ask, Cancelled, Ended, Expectation, How, Look, Options, Outcome, Programs, Scenario, Verdict,
+    carry_out, plan,
 };
 use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::ports::{Compute, PortResult};
 use ondeck_core::runtime::stop::{Stop, StopSignal, StopSwitch};
 use ondeck_core::testkit::MachineDefect;
 
-use super::harness::{Harness, id, large, run, spec};
+use super::harness::{Harness, id, run, spec};
 
 /// What is wrong with a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,13 +163,33 @@ async fn drill(harness: &Harness, scenario: Scenario, fault: Fault, minutes: u64
     let options = Options {
         name: "drill-1".to_owned(),
         scenarios: BTreeSet::from([scenario]),
-        class: Some(large()),
+        class: None,
         may_launch: true,
         no_interruption: Some("there is no way to".to_owned()),
         patience: Duration::from_secs(60 * minutes),
     };
     let forge = ForgeAccess::OfProvider;
     carry_out(&harness.plane, &forge, &programs, &options, &stop).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_launch_is_of_the_smallest_class_unless_one_is_named() {
+    let harness = Harness::new().await;
+    let forge = ForgeAccess::OfProvider;
+    let look = Look::take(&harness.plane, &forge).await.unwrap();
+    let of = |class: Option<&str>| {
+        let options = Options {
+            name: "drill-1".to_owned(),
+            scenarios: BTreeSet::from([Scenario::CancelLaunch]),
+            class: class.map(|it| it.parse().unwrap()),
+            may_launch: true,
+            no_interruption: None,
+            patience: Duration::ZERO,
+        };
+        let planned = plan(&look, &Settings::default(), &options).remove(0);
+        planned.target.unwrap().class.to_string()
+    };
+    assert_eq!((of(None), of(Some("xlarge"))), ("large".to_owned(), "xlarge".to_owned()));
 }
 
 fn verdict(outcome: &Outcome) -> &Verdict {

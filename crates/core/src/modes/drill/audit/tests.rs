@@ -94,13 +94,14 @@ fn found(look: &Look) -> Vec<(Expectation, String)> {
 #[test]
 fn each_fault_is_found_and_a_healthy_pool_has_none() {
     type Fault = fn(&mut Look);
+    type Found = &'static [(Expectation, &'static str)];
     let offline = |name: &str| ListedRunner {
         name: format!("ondeck-{name}"),
         instance: id(name),
         online: false,
     };
     assert_eq!(found(&healthy()), []);
-    let faults: [(&str, Fault, &[(Expectation, &str)]); 10] = [
+    let faults: [(&str, Fault, Found); 10] = [
         (
             "a run of the drill has a machine",
             |look| look.live[1] = live("i-idle", State::Claimed, Some("drill-1-2")),
