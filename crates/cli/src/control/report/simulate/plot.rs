@@ -205,16 +205,19 @@ impl Plot {
             let point = &played.point;
             let name = format!("{} / {}", point.min_idle, minutes(point.idle_time));
             let width = 7.5 * name.len() as f64;
+            // No point is cheaper and waits less, so there is room below and to the left.
             let (x, y) = self.at(*place);
-            let y = y - 12.0;
-            let fits = x + width < WIDTH;
-            let (from, anchor) = if fits { (x + 6.0, "start") } else { (x - 6.0 - width, "end") };
+            let y = (y + 18.0).min(TOP + HEIGHT - 5.0);
+            let fits = x - 8.0 - width > LEFT;
+            let (x, from, anchor) = match fits {
+                true => (x - 8.0, x - 8.0 - width, "end"),
+                false => (x + 12.0, x + 12.0, "start"),
+            };
             let is_free = taken.iter().all(|(left, line, wide)| {
                 (y - line).abs() >= NAME_HEIGHT || from > left + wide || from + width < *left
             });
             if is_free || *is_chosen {
                 taken.push((from, y, width));
-                let x = if fits { x + 6.0 } else { x - 6.0 };
                 self.drawing.label((x, y), anchor, &name);
             }
         }
