@@ -33,6 +33,7 @@ use self::record_cache::RecordCache;
 use self::runs::Runs;
 use self::table::Table;
 pub(crate) use self::teardown::{delete_table, has_table};
+use self::writes::Claims;
 use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
 use crate::wake_ups::{self, Listener, Sender};
@@ -54,6 +55,7 @@ mod set_up;
 mod summaries;
 mod table;
 mod teardown;
+mod writes;
 
 /// The most items of one transaction.
 const TRANSACTION_ITEMS: usize = 100;
@@ -66,6 +68,7 @@ pub struct DynamoStore {
     cloud: Cloud,
     layout: Arc<Layout>,
     runs: Arc<Runs>,
+    claims: Arc<Claims>,
     outbox: Arc<Outbox>,
     seen: Arc<RecordCache>,
     sender: Arc<Sender>,
@@ -81,6 +84,7 @@ impl DynamoStore {
             cloud: cloud.clone(),
             layout: Arc::default(),
             runs: Arc::default(),
+            claims: Arc::default(),
             outbox: Arc::new(Outbox::new(table.clone())),
             seen: Arc::default(),
             sender: Arc::new(Sender::new(cloud)),
@@ -208,44 +212,19 @@ impl Store for DynamoStore {
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
-        if let Some(run) = change::joined_run(change) {
-            self.runs.note(&self.table, run, change.id(), change.at()).await?;
+        if writes::is_claim(change) {
+            return self.claim(change).await;
         }
-        let written = change::apply(&self.table, change, self.layout.shards()).await;
-        self.seen.forget();
-        let (verdict, event) = written?;
-        if let Some(event) = event {
-            self.outbox.add(event);
-        }
-        Ok(verdict)
+        self.note(change).await?;
+        self.write_alone(change).await
     }
 
     /// In batches. A write whose batch finds another record than the known one is made by itself.
     async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
-        let shards = self.layout.shards();
-        let prepared = writes.iter().map(|(change, known)| {
-            let joins = change::joined_run(change).is_some();
-            if joins { None } else { change::statement(&self.table, change, known, shards) }
-        });
-        let prepared: Vec<_> = prepared.collect();
-        let statements: Vec<_> =
-            prepared.iter().flatten().map(|(statement, _)| statement.clone()).collect();
-        let mut answers = self.table.execute_once(&statements).await.into_iter();
-        self.seen.forget();
-        let verdicts = writes.iter().zip(prepared).map(|((change, _), prepared)| {
-            let made = prepared.and_then(|(_, made)| Some((answers.next()?, made)));
-            async move {
-                match made {
-                    Some((Ok(true), (verdict, event))) => {
-                        event.into_iter().for_each(|event| self.outbox.add(event));
-                        Ok(verdict)
-                    }
-                    Some((Err(error), _)) => Err(error),
-                    Some((Ok(false), _)) | None => self.write(change).await,
-                }
-            }
-        });
-        join_all(verdicts.collect::<Vec<_>>()).await
+        let changes: Vec<&Change> = writes.iter().map(|(change, _)| change).collect();
+        let known = writes.iter().map(|(_, record)| (record.id.clone(), record.clone())).collect();
+        let noted = join_all(changes.iter().map(|change| self.note(change))).await;
+        self.write_together(&changes, noted, known).await
     }
 
     /// In one transaction. It costs twice the units, and saves the round trip that the events would take

@@ -28,7 +28,7 @@ fn count(calls: &[Call], action: &str) -> usize {
 }
 
 #[tokio::test]
-async fn ten_claims_at_once_make_one_note() {
+async fn ten_claims_at_once_are_one_write_after_one_note() {
     let harness = StoreHarness::set_up().await;
     let (store, proxy) = through_proxy(&harness).await;
     let names: Vec<String> = (0..10).map(|n| format!("i-{n}")).collect();
@@ -41,14 +41,16 @@ async fn ten_claims_at_once_make_one_note() {
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
     store.finish().await.unwrap();
     let calls = proxy.calls();
-    let notes = calls.iter().filter(|call| call.body.contains("ADD instances")).count();
-    assert_eq!((count(&calls, "UpdateItem"), notes), (11, 1));
-    assert!(calls[0].body.contains("ADD instances"), "the note comes before the claims");
     // One write for all of their events, or three where it took long.
     let events = count(&calls, "BatchWriteItem");
-    assert!((1..=3).contains(&events) && calls.len() == 11 + events, "{calls:?}");
+    assert!((1..=3).contains(&events) && calls.len() == 3 + events, "{calls:?}");
+    let position = |action: &str| calls.iter().position(|call| call.action == action).unwrap();
+    assert!(position("UpdateItem") < position("BatchExecuteStatement"), "the note comes first");
+    assert!(position("BatchGetItem") < position("BatchExecuteStatement"), "and the records");
+    assert!(calls[position("UpdateItem")].body.contains("ADD instances"));
 
-    try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    let again = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    assert!(again.iter().all(|verdict| matches!(verdict, Verdict::Refused(Some(_)))));
     store.finish().await.unwrap();
     let again = proxy.calls();
     assert_eq!(count(&again, "UpdateItem"), 10, "what was noted is not noted again");
@@ -57,6 +59,43 @@ async fn ten_claims_at_once_make_one_note() {
     assert_eq!(proxy.actions(), ["GetItem", "BatchGetItem"]);
     store.of_run(&run("unknown")).await.unwrap();
     assert_eq!(proxy.actions(), ["GetItem"], "a run without instances");
+    harness.done().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_a_batch_cannot_make_is_made_by_itself() {
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
+    let idles = join_all(["i-1", "i-2", "i-3"].map(|name| idle(&store, name))).await;
+    let claims = |run: &str| idles.iter().map(|idle| claim(idle, run)).collect::<Vec<_>>();
+    let lost = claim(&idles[1], "8");
+    assert!(matches!(store.write(&lost).await, Ok(Verdict::Agreed(_))));
+    store.finish().await.unwrap();
+    proxy.calls();
+
+    let verdicts = join_all(claims("7").iter().map(|claim| store.write(claim))).await;
+    let Ok(Verdict::Refused(Some(found))) = &verdicts[1] else { panic!("{:?}", verdicts[1]) };
+    assert_eq!(found.run, Some(run("8")), "the guard says who was first");
+    assert!(matches!(
+        (&verdicts[0], &verdicts[2]),
+        (Ok(Verdict::Agreed(_)), Ok(Verdict::Agreed(_)))
+    ));
+    let calls = proxy.calls();
+    let alone = count(&calls, "UpdateItem") - 1;
+    assert_eq!((alone, count(&calls, "BatchExecuteStatement")), (1, 1), "{calls:?}");
+
+    // The records cannot be read: no claim fails for that.
+    let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
+    let more = join_all(["i-4", "i-5"].map(|name| idle(&store, name))).await;
+    store.finish().await.unwrap();
+    proxy.calls();
+    let is_read = |call: &Call| call.action == "BatchGetItem";
+    proxy.script(once(is_read, ProxyAction::Answer(400, throttled.to_owned())));
+    let claims: Vec<_> = more.iter().map(|idle| claim(idle, "7")).collect();
+    let verdicts = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
+    let calls = proxy.calls();
+    assert_eq!((count(&calls, "UpdateItem"), count(&calls, "BatchExecuteStatement")), (3, 0));
     harness.done().await;
 }
 

@@ -104,8 +104,8 @@ impl Workload {
                 // An idle agent looks every 250 ms and with each heartbeat, for half a unit. When it
                 // sees a change, it reads the record again consistently, for a whole one.
                 let agent = if agents { 2.1 * seconds + 1.0 + changes } else { 0.0 };
-                // Release or refresh reads each record once.
-                (agent + 1.0, changes)
+                // So do several claims that are made together, and release or refresh.
+                (agent + 2.0, changes)
             }
             // A heartbeat every 5 s, and the signals "registered" and "deregistered". A mode reads
             // the status every 50 ms at first, and once before it claims.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{join, join_all};
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, Verdict};
 use ondeck_core::model::ceiling::{
     Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
@@ -119,6 +120,7 @@ pub struct MeteredStore {
     table: Arc<MeteredTable>,
     shards: AtomicU32,
     notes: Batcher<(RunId, InstanceId), ()>,
+    claims: Batcher<Change, PortResult<Verdict>>,
     noted: Mutex<HashMap<(RunId, InstanceId), Timestamp>>,
     /// Events that are not written yet.
     events: AtomicUsize,
@@ -130,6 +132,7 @@ impl MeteredStore {
             table: table.clone(),
             shards: AtomicU32::new(1),
             notes: Batcher::default(),
+            claims: Batcher::default(),
             noted: Mutex::default(),
             events: AtomicUsize::new(0),
         }
@@ -233,6 +236,47 @@ impl MeteredStore {
         Ok(verdict)
     }
 
+    async fn note_joined(&self, change: &Change) -> PortResult<()> {
+        match joined_run(change) {
+            Some(run) => self.note(run, change.id(), change.at()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes claims that are asked for at the same moment: one by itself, several in batches, after their
+    /// records were read beside the note of their run.
+    async fn claim_all(&self, changes: Vec<Change>) -> PortResult<Vec<PortResult<Verdict>>> {
+        let notes = join_all(changes.iter().map(|change| self.note_joined(change)));
+        let noted = match changes.len() {
+            1 => notes.await,
+            _ => {
+                let ids: BTreeSet<String> = changes.iter().map(|it| it.id().to_string()).collect();
+                join(notes, self.read("INSTANCE", ids.into_iter())).await.0
+            }
+        };
+        match changes.len() {
+            1 => self.table.calls("UpdateItem", 1).await,
+            count => {
+                let calls = count.div_ceil(WRITE_AT_ONCE);
+                self.table.calls("BatchExecuteStatement", calls).await;
+            }
+        }
+        let mut verdicts = Vec::new();
+        for (change, noted) in changes.iter().zip(noted) {
+            verdicts.push(match noted {
+                Ok(()) => self.apply_alone(change).await,
+                Err(error) => Err(error),
+            });
+        }
+        // Those that the batch leaves are made by themselves.
+        let refused = |verdict: &&PortResult<Verdict>| matches!(verdict, Ok(Verdict::Refused(_)));
+        let alone = verdicts.iter().filter(refused).count();
+        if changes.len() > 1 && alone > 0 {
+            self.table.calls("UpdateItem", alone).await;
+        }
+        Ok(verdicts)
+    }
+
     /// Each setting is an item of one transaction, in which a write costs twice.
     fn charge_settings(&self, changes: &BTreeMap<String, String>) {
         for (name, value) in changes {
@@ -301,9 +345,10 @@ impl Store for MeteredStore {
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
-        if let Some(run) = joined_run(change) {
-            self.note(run, change.id(), change.at()).await?;
+        if joined_run(change).is_some() && matches!(change.next(), Next::Update { .. }) {
+            return self.claims.ask(change.clone(), |changes| self.claim_all(changes)).await?;
         }
+        self.note_joined(change).await?;
         self.table.calls("UpdateItem", 1).await;
         self.apply_alone(change).await
     }
@@ -327,16 +372,16 @@ impl Store for MeteredStore {
         Ok(true)
     }
 
-    /// In batches, but for those that make an instance part of a run.
+    /// In batches.
     async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
-        let is_batched = |change: &Change| joined_run(change).is_none();
-        let batched = writes.iter().filter(|(change, _)| is_batched(change)).count();
-        self.table.calls("BatchExecuteStatement", batched.div_ceil(WRITE_AT_ONCE)).await;
+        let noted = join_all(writes.iter().map(|(change, _)| self.note_joined(change))).await;
+        let calls = writes.len().div_ceil(WRITE_AT_ONCE);
+        self.table.calls("BatchExecuteStatement", calls).await;
         let mut verdicts = Vec::new();
-        for (change, _) in writes {
-            verdicts.push(match is_batched(change) {
-                true => self.apply_alone(change).await,
-                false => self.write(change).await,
+        for ((change, _), noted) in writes.iter().zip(noted) {
+            verdicts.push(match noted {
+                Ok(()) => self.apply_alone(change).await,
+                Err(error) => Err(error),
             });
         }
         verdicts

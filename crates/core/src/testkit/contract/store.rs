@@ -52,6 +52,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     settings_versions(store).await;
     hand_overs(store).await;
     writes_together(store).await;
+    claims_at_once(store).await;
     all_or_none(store).await;
     every_transition(store).await;
 }
@@ -157,6 +158,44 @@ async fn writes_together<S: Store + AgentStore>(store: &S) {
     let again = again.into_iter().next().expect("an answer").expect("the store answers");
     assert!(!agreed(&again), "a second time it is refused: {again:?}");
     assert!(store.write_all(&[]).await.is_empty());
+}
+
+/// Claims that are made at the same moment are decided one by one, and a run has the machines whose
+/// claims were made.
+async fn claims_at_once<S: Store + AgentStore>(store: &S) {
+    const COUNT: usize = 40;
+    let (hour, mine) = (ms(3_600_000), run("at-once"));
+    let mut claims = Vec::new();
+    for n in 0..COUNT {
+        let id = instance(&format!("i-at-once-{n}"));
+        let desired = DesiredRecord::new(State::Idle, &run("before"), noon() + hour);
+        let record = arrange(store, &id, &desired).await;
+        let idle = Instance::<Idle>::believe(&record).expect("idle");
+        if n % 4 == 0 {
+            make(store, idle.claim(&run("sooner"), noon(), hour)).await;
+        }
+        claims.push(idle.claim(&mine, noon(), hour).change().clone());
+    }
+    // The last one is asked for twice.
+    claims.push(claims[COUNT - 1].clone());
+    let verdicts = join_all(claims.iter().map(|claim| store.write(claim))).await;
+    let mut made = 0;
+    for (n, verdict) in verdicts.iter().enumerate().take(COUNT - 1) {
+        match verdict.as_ref().expect("the store answers") {
+            Verdict::Agreed(after) if n % 4 != 0 => {
+                assert_eq!((after.state, &after.run), (State::Claimed, &Some(mine.clone())), "{n}");
+                made += 1;
+            }
+            Verdict::Refused(Some(found)) if n % 4 == 0 => {
+                assert_eq!(found.run, Some(run("sooner")), "{n}");
+            }
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+    let twice = verdicts[COUNT - 1..].iter().flatten().filter(|verdict| agreed(verdict));
+    assert_eq!(twice.count(), 1, "it is made once");
+    let owned = store.of_run(&mine).await.expect("the store answers").records;
+    assert_eq!(owned.len(), made + 1);
 }
 
 async fn settings<S: Store + AgentStore>(store: &S) {

@@ -53,8 +53,8 @@ const PICKY: [Kind; 2] = [(Sqs, "ReceiveMessage", ""), (Sqs, "ChangeMessageVisib
 const WARM: [Kind; 6] = [
     (Sqs, "ReceiveMessage", ""),
     (DynamoDb, "UpdateItem", "RUN#"),
-    (DynamoDb, "UpdateItem", CLAIM),
-    (DynamoDb, "BatchGetItem", ""),
+    (DynamoDb, "BatchExecuteStatement", CLAIMS),
+    (DynamoDb, "BatchGetItem", "AGENT#"),
     (Sqs, "DeleteMessageBatch", ""),
     (DynamoDb, "TransactWriteItems", ACTIVATE_OR_COMMIT),
 ];
@@ -75,6 +75,7 @@ pub(super) const REGISTER: &str = r#"":state":{"S":"created"}"#;
 const ACTIVATE_OR_COMMIT: &str = r#"":state":{"S":"running"}"#;
 const RELEASE_TO_POOL: &str = r#"SET \"state\"=?"#;
 pub(super) const CLAIM: &str = r#"":state":{"S":"claimed"}"#;
+const CLAIMS: &str = r#"{"S":"claimed"}"#;
 const REAPED: &str = r#"{"S":"terminated"}"#;
 
 #[test]
