@@ -9,6 +9,7 @@ use futures_util::future::{Either, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{HELD, Signal, used_up};
+use ondeck_core::ports::PortResult;
 
 use crate::Agent;
 use crate::memory::Memory;
@@ -182,11 +183,14 @@ impl Agent {
         }
     }
 
-    /// Waits until the record no longer names this run under this label. A deleted or terminated
-    /// record names no run. While the record cannot be read, the run goes on.
+    /// Waits until the record no longer names this run under this label, which it did when it was just
+    /// read. A deleted or terminated record names no run. While the record cannot be read, the run goes
+    /// on.
     async fn await_end_of(&self, memory: &Memory, label: &Label) {
+        let mut looked: PortResult<Option<Record>> = Ok(None);
         loop {
-            let looked = self.look_at_record(memory).await;
+            self.await_next_look(memory, &looked, memory.times().agent_poll_running).await;
+            looked = self.look_at_record(memory).await;
             if let Ok(record) = &looked
                 && record.as_ref().and_then(served_label).as_ref() != Some(label)
             {
@@ -194,7 +198,6 @@ impl Agent {
                 memory.set_idle_generation(record.as_ref().map(|record| record.counts.generation));
                 return;
             }
-            self.await_next_look(memory, &looked, memory.times().agent_poll_running).await;
         }
     }
 
