@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId, InvalidId, ProviderName};
 use ondeck_core::model::record::{MachineSpec, Record, State};
-use ondeck_core::model::requirements::{ClassSize, TypePatterns, UsageClass};
+use ondeck_core::model::requirements::{ClassSize, Requirements, TypePatterns, UsageClass};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
@@ -216,6 +216,7 @@ impl World {
             detail: String::new(),
             at: now,
             generation,
+            machine_label: None,
         };
         // A store in memory does not fail.
         let beat = self.store.beat(&record.id, &Heartbeat::new(now, HEARTBEAT)).await;
@@ -265,6 +266,16 @@ impl Compute for Provider {
 
     fn default_types(&self) -> TypePatterns {
         TYPES.parse().expect("sound patterns")
+    }
+
+    fn launchable(
+        &self,
+        requirements: &Requirements,
+        _settings: &Settings,
+        types: &[&str],
+    ) -> Vec<String> {
+        let admitted = types.iter().filter(|name| requirements.types.admit(name));
+        admitted.map(|name| (*name).to_owned()).collect()
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

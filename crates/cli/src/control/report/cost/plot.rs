@@ -129,7 +129,7 @@ impl Plot {
             }
         }
         if tally.is_approximate() {
-            self.label((x + width / 2.0, y - 5.0), "middle", GUESS);
+            self.drawing.label((x + width / 2.0, y - 5.0), "middle", GUESS);
         }
     }
 }
