@@ -9,7 +9,8 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
 use ondeck_core::testkit::SeededRandom;
 use ondeck_github::{PastRuns, PastRunsOptions, past_runs};
-use ondeck_standin::{Emulators, GitHubFault, GitHubFaultRule, GitHubOptions, Occurrence};
+use ondeck_standin::emulators::Emulators;
+use ondeck_standin::{GitHubFault, GitHubFaultRule, GitHubOptions, Occurrence, RequestLimits};
 
 use super::harness::{ForgeHarness, TOKEN};
 
@@ -76,14 +77,19 @@ async fn the_requests_conform_to_githubs_description() {
 }
 
 #[tokio::test]
-async fn a_time_with_more_runs_than_a_search_returns_is_halved() {
-    let harness = ForgeHarness::new();
+async fn a_time_with_more_runs_than_a_search_returns_is_halved_and_requests_are_paced() {
+    // Our clock moves without waiting, GitHub's does not.
+    let limits = RequestLimits { points: 10_000, ..RequestLimits::default() };
+    let harness = ForgeHarness::with(GitHubOptions { limits, ..GitHubOptions::default() });
+    let began = harness.clock.steady();
     for number in 0..1_300_u64 {
         let (run, ago) = (number.to_string(), Duration::from_secs(60 + number * 10));
         harness.github.add_past_run("acme/web", &run, ago, &[(minutes(0), minutes(1))]);
     }
     let (found, _) = read(&harness, Some(TOKEN), minutes(300)).await;
     assert_eq!(found.unwrap().runs.len(), 1_300);
+    let took = harness.clock.steady().saturating_sub(began);
+    assert!(took > Duration::from_secs(95), "900 requests a minute are too many: {took:?}");
     let created: Vec<String> = harness
         .github
         .requests()
