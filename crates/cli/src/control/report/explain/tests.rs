@@ -106,6 +106,7 @@ fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
         detail: String::new(),
         at: at(12),
         generation: None,
+        machine_label: None,
     };
     MachineStory {
         id: id("i-1"),

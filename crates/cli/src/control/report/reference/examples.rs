@@ -263,7 +263,7 @@ fn provisioned() -> Outcome {
     let machine =
         |name: &str, source, [owned, registered, ready]: [u64; 3], why: &str| Provisioned {
             id: id(name),
-            label: (&run()).into(),
+            label: run().to_string(),
             source,
             spec: spec(),
             milestones: Milestones {
