@@ -160,7 +160,7 @@ async fn no_request_is_sent_without_a_budget() {
         let left = RequestBudget::new(budget);
         let found = forge.waiting_jobs(&run("7"), &left).await.unwrap();
         let label = Label::from(&run("7"));
-        assert_eq!(found.get(&label).copied().unwrap_or(0), budget * 2, "what it has found");
+        assert_eq!(found.labels.get(&label).copied().unwrap_or(0), budget * 2, "what it has found");
         forge.open_runs(0, &left).await.unwrap();
         assert_eq!(forge.run_status(&run("7"), &left).await, Ok(RunStatus::Untold));
         assert_eq!(harness.github.requests().len(), budget as usize);

@@ -110,7 +110,8 @@ async fn a_deleted_runner_is_listed_again_under_its_label() {
     // Also while a run owns the machine.
     runner.name_owner(&run("7")).await.unwrap();
     let delete = async { harness.github.remove_runner(&harness.name(2)) };
-    tokio::join!(runner.work(&label("7")), delete);
+    let seven = label("7");
+    tokio::join!(runner.work(&seven), delete);
     let job = harness.github.queue_job(REPOSITORY, "7", &[own("1").as_str()], "true");
     let done = harness.work_until_done(&runner, &label("7"), job).await;
     assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
