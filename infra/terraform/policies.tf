@@ -770,8 +770,6 @@ locals {
               "heartbeatPeriodMs",
               "interrupted",
               "protocol",
-              "readiness",
-              "readinessAt",
               "registrationMs",
               "signal",
               "signalAt",

@@ -46,11 +46,7 @@ impl Agent {
             _ => None,
         };
         let (run, suffix) = label.cloned().map_or((None, None), |it| (Some(it.run), it.suffix));
-        let machine_label = match signal {
-            Signal::Registered => memory.own_label(),
-            _ => None,
-        };
-        let report = Report { signal, run, suffix, detail, at, generation, machine_label };
+        let report = Report { signal, run, suffix, detail, at, generation };
         let report = &report;
         let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
             let written = self.store.report(&self.id, report).await;

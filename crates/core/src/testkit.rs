@@ -8,7 +8,6 @@ mod virtual_time;
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
     Calls, Event, Hearing, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
-    MemoryPorts, MemoryStore, OwnRegistration, PartialLaunch, PlayedAgents, RegisteredLabels,
-    SilentProgress, plane,
+    MemoryPorts, MemoryStore, PartialLaunch, PlayedAgents, RegisteredLabels, SilentProgress, plane,
 };
 pub use virtual_time::VirtualTime;

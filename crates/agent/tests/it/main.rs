@@ -5,7 +5,6 @@
 mod deadlines;
 mod drain;
 mod harness;
-mod idle;
 mod pause;
 mod refused;
 mod restarts;

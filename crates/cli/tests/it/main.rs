@@ -37,7 +37,6 @@ mod jobs;
 mod json;
 mod keep_warm;
 mod lifecycle;
-mod machine_labels;
 mod notices;
 mod observation;
 mod operate;

@@ -10,7 +10,6 @@ mod clock;
 mod compute;
 mod history;
 mod pool;
-mod readiness;
 mod spend;
 mod store;
 mod transitions;

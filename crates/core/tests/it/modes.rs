@@ -12,7 +12,6 @@ mod interruption;
 mod keep_warm;
 mod labels;
 mod lifetimes;
-mod machine_labels;
 mod machine_source;
 mod notices;
 mod operate;

@@ -6,7 +6,6 @@ mod disk;
 mod docker;
 mod downloads;
 mod harness;
-mod idle;
 mod isolation;
 mod lifecycle;
 mod lost_jobs;

@@ -4,7 +4,6 @@ use aws_sdk_dynamodb::primitives::Blob;
 use ondeck_core::model::departure::Departure;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::label::LabelSuffix;
-use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::reuse::Reuse;
@@ -53,11 +52,6 @@ fn suffix() -> impl Strategy<Value = Option<LabelSuffix>> {
     proptest::option::of("[a-z0-9-]{1,32}".prop_map(|text| LabelSuffix::new(text).unwrap()))
 }
 
-/// A label of a machine.
-fn own() -> MachineLabel {
-    MachineLabel::new(format!("m{}", "3".repeat(32))).unwrap()
-}
-
 fn instance(n: usize) -> InstanceId {
     InstanceId::new(format!("i-{n}")).unwrap()
 }
@@ -71,12 +65,6 @@ fn any_record() -> impl Strategy<Value = Record> {
             state,
             run: Some(run).filter(|_| state.is_owned()),
             suffix: suffix.filter(|_| state.is_owned()),
-            requested: [
-                RequestedLabel::OfRun,
-                RequestedLabel::OfMachine,
-                RequestedLabel::Named(own()),
-            ][if state.is_owned() { what.1 as usize % 3 } else { 0 }]
-            .clone(),
             threshold: Some(threshold).filter(|_| state.is_live()),
             spec: ondeck_core::model::record::MachineSpec {
                 resource_class: "large".parse().unwrap(),
@@ -114,15 +102,14 @@ fn any_report() -> impl Strategy<Value = Report> {
     (signal, about, any_text(), time(), generation).prop_map(
         |(signal, about, detail, at, generation)| {
             let (run, suffix) = about.map_or((None, None), |(run, suffix)| (Some(run), suffix));
-            let machine_label = generation.filter(|_| run.is_some()).map(|_| own());
-            Report { machine_label, signal, run, suffix, detail, at, generation }
+            Report { signal, run, suffix, detail, at, generation }
         },
     )
 }
 
 /// What is done to an item: an attribute is put there, or goes.
 fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 22] = [
         "PK",
         "instanceId",
         "state",
@@ -144,8 +131,6 @@ fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>>
         "signalLabel",
         "signalAt",
         "signalGeneration",
-        "readiness",
-        "readinessAt",
         "more",
     ];
     let name = proptest::sample::select(&NAMES[..]).prop_map(str::to_owned);
@@ -211,8 +196,8 @@ proptest! {
         let mut item = written(&record);
         item.remove("label");
         item.remove("reuse");
-        let (suffix, requested, reuse) = (None, RequestedLabel::OfRun, Reuse::Always);
-        prop_assert_eq!(super::record(&item), Ok(Record { suffix, requested, reuse, ..record }));
+        let (suffix, reuse) = (None, Reuse::Always);
+        prop_assert_eq!(super::record(&item), Ok(Record { suffix, reuse, ..record }));
     }
 
     #[test]
@@ -230,7 +215,7 @@ proptest! {
             ..beat
         };
         item.extend(heartbeat(&beat).into_iter().map(|(name, value)| (name.to_owned(), value)));
-        let expected = AgentStatus { readiness: None,  heartbeat: Some(beat), report: Some(said) };
+        let expected = AgentStatus { heartbeat: Some(beat), report: Some(said) };
         prop_assert_eq!(&agent_status(&item), &expected);
         corrupt(&mut item, corruptions.clone());
         let touched = |names: &[&str]| {

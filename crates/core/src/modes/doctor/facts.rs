@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::label::Label;
 use crate::model::requirements::UsageClass;
 use crate::model::settings::InvalidSetting;
 use crate::model::timestamp::Timestamp;
-use crate::ports::{ListedRunner, Machine};
+use crate::ports::{ListedRunner, Machine, WaitingJobs};
 
 /// An answer to one question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -174,8 +173,7 @@ pub struct Disk {
 #[derive(Debug, Clone, Default)]
 pub struct ForgeFacts {
     pub runners: Told<Vec<ListedRunner>>,
-    /// How many jobs wait, by the label of a run that they ask for.
-    pub waiting: Told<BTreeMap<Label, u32>>,
+    pub waiting: Told<WaitingJobs>,
     pub software: Told<Software>,
     /// Why it does not accept the credentials, with what helps.
     pub refused: Option<(String, String)>,
@@ -204,7 +202,7 @@ impl ForgeFacts {
     }
 
     /// What a forge without runner software of its own tells about its jobs and runners.
-    pub fn of_jobs(runners: Vec<ListedRunner>, waiting: BTreeMap<Label, u32>) -> ForgeFacts {
+    pub fn of_jobs(runners: Vec<ListedRunner>, waiting: WaitingJobs) -> ForgeFacts {
         let waiting: BTreeMap<_, _> = waiting.into_iter().filter(|(_, jobs)| *jobs > 0).collect();
         ForgeFacts {
             runners: Told::Known(runners),

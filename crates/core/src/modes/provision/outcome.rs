@@ -17,8 +17,7 @@ use crate::model::requirements::UsageClass;
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub run: RunId,
-    /// The label that the machines were asked for under. Unless they have labels of their own, it is what
-    /// all jobs of the run may name as `runs-on`.
+    /// What all of its jobs may name as `runs-on`.
     pub label: Label,
     /// How many machines it asked for.
     pub requested: u32,
@@ -44,8 +43,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provisioned {
     pub id: InstanceId,
-    /// What its runner is registered with, and jobs may name as `runs-on`.
-    pub label: String,
+    /// What its runner is registered with.
+    pub label: Label,
     pub source: MachineSource,
     pub spec: MachineSpec,
     pub milestones: Milestones,
@@ -194,17 +193,6 @@ impl Outcome {
         }
     }
 
-    /// What all jobs of the run may name as `runs-on`; `None` if each machine has a label of its own, and
-    /// the run asked for several.
-    pub fn runs_on(&self) -> Option<String> {
-        let label = self.label.to_string();
-        match self.instances.as_slice() {
-            [only] => Some(only.label.clone()),
-            machines if machines.iter().all(|machine| machine.label == label) => Some(label),
-            _ => None,
-        }
-    }
-
     pub fn count(&self, source: MachineSource) -> usize {
         self.instances.iter().filter(|instance| instance.source == source).count()
     }
@@ -241,10 +229,7 @@ impl Attempt<'_> {
         let spec = held.instance.spec();
         Provisioned {
             id: held.instance.id().clone(),
-            label: match &held.label {
-                Some(own) => own.to_string(),
-                None => self.label.to_string(),
-            },
+            label: self.label.clone(),
             source: held.source,
             spec: spec.clone(),
             milestones: held.moments.since(started),

@@ -152,10 +152,7 @@ fn tasks(
             None if waiting.is_some() && !owners.contains(run) => Task::NeverAsked,
             None => continue,
             Some(mut asked) => {
-                asked.retain(|demand| {
-                    machines.serving(&demand.label()).lacks(demand)
-                        || demand.labels.iter().any(|label| machines.is_unserved(label))
-                });
+                asked.retain(|demand| machines.serving(&demand.label()).lacks(demand));
                 if asked.is_empty() {
                     continue;
                 }

@@ -15,7 +15,6 @@ use super::*;
 
 fn reports(signal: Signal, detail: &str, at: u64) -> AgentStatus {
     let report = Report {
-        machine_label: None,
         signal,
         run: Some(run("a")),
         suffix: None,
@@ -23,7 +22,7 @@ fn reports(signal: Signal, detail: &str, at: u64) -> AgentStatus {
         at: second(at),
         generation: None,
     };
-    AgentStatus { readiness: None, heartbeat: None, report: Some(report) }
+    AgentStatus { heartbeat: None, report: Some(report) }
 }
 
 fn idle(until: u64) -> Record {
