@@ -88,10 +88,10 @@ impl Audit {
             let threshold = threshold.map(|threshold| threshold + after_threshold + self.grace);
             threshold.map_or(launched, |threshold| launched.max(threshold)) + 2 * SKEW
         };
-        let most = self.cost(|id| match (self.paid_until.get(id), removed.contains_key(id)) {
-            (Some(paid), _) => *paid + 2 * SKEW,
-            (None, true) => now + 2 * SKEW,
-            (None, false) => until(id),
+        // A machine that ended since the refresh began may have been counted before.
+        let most = self.cost(|id| match self.paid_until.get(id) {
+            Some(paid) => *paid + 2 * SKEW,
+            None => until(id),
         });
         if spend.committed > most {
             let how = format!("{} is reserved of {most}: {spend:?}", spend.committed);

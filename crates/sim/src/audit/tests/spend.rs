@@ -78,4 +78,6 @@ fn a_refresh_reserves_no_more_than_machines_may_cost() {
     assert_eq!(counted(0.5, &BTreeMap::new()), violated);
     assert_eq!(counted(0.3, &one_is_gone()), None);
     assert_eq!(counted(0.42, &one_is_gone()), violated, "the end of a machine gives money back");
+    let replaced = BTreeMap::from([(InstanceId::new("i-1").unwrap(), second(4_005))]);
+    assert_eq!(counted(0.42, &replaced), None, "the refresh has ended it after its count");
 }
