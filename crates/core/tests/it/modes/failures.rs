@@ -331,6 +331,28 @@ async fn a_machine_that_a_refresh_hands_over_during_the_clean_up_goes_to_the_poo
     }
 }
 
+/// The answers to the write of a machine's record are lost until a refresh with a time limit has handed the
+/// machine to its run.
+#[tokio::test]
+async fn a_machine_that_a_refresh_hands_over_during_its_registration_is_adopted() {
+    let harness = Harness::new().await;
+    harness.memory.store.lose_answers("register", 10);
+    let request = request("1", 1);
+    let (outcome, ()) = tokio::join!(harness.provision(&request), async {
+        while harness.labels.of(&id("i-0001")).is_none() {
+            tokio::task::yield_now().await;
+        }
+        let created = harness.record("i-0001").unwrap();
+        let counts = Counts { runs: 1, ..created.counts };
+        harness.memory.store.insert(Record { state: State::Running, counts, ..created });
+        harness.memory.store.repair();
+    });
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+    let given: Vec<_> = outcome.instances.iter().map(|it| (it.id.as_str(), it.source)).collect();
+    assert_eq!(given, [("i-0001", MachineSource::Adopted)]);
+    assert_eq!(harness.record("i-0001").unwrap().state, State::Running);
+}
+
 /// Agents that poll too seldom to answer within the five seconds.
 #[tokio::test]
 async fn a_cancelled_run_does_not_wait_for_slow_agents() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 
-use crate::lifecycle::Instance;
+use crate::lifecycle::{Instance, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::IntentId;
 use crate::model::intent::Intent;
@@ -181,6 +181,14 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {
+            let running = refused.found.as_ref().and_then(Instance::<Running>::believe);
+            if let Some(running) = running.filter(|it| it.run() == Some(&attempt.request.run)) {
+                // The answer to an earlier write was lost, and a refresh has handed the machine to the
+                // run since.
+                tracing::info!(instance = %machine.id, "handed over by a refresh");
+                attempt.holdings.adopt(running, plane.clock.steady());
+                return Ok(());
+            }
             let is_abandoned = refused.found.as_ref().is_some_and(is_abandoned);
             let kind = if is_abandoned { FailureKind::NotReady } else { FailureKind::Unexpected };
             Err(Failure::new(kind, refused.to_string()))
