@@ -46,10 +46,10 @@ fn processes_race_for_the_last_money_and_no_more_machines_are_launched() {
 fn a_rollback_gives_its_money_back_by_the_next_refresh() {
     away_from_midnight();
     let harness = with_money_for(3.5);
-    let never_ready = [wanted("slow", 2), vec!["--validation-timeout-sec=0.1".to_owned()]].concat();
-    harness.ondeck(&words(&never_ready)).exited(5);
+    harness.refresh(&["--pre-runner-script=exit 3"]);
+    provision(&harness, "never-ready", 2).exited(5);
     assert_eq!(provision(&harness, "1", 2).exited(4).json()["error"]["kind"], "at-spend-cap");
-    harness.refresh(&[]);
+    harness.refresh(&["--reset=pre-runner-script"]);
     provision(&harness, "1", 2).succeeded();
 }
 
