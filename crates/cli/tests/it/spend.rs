@@ -15,7 +15,7 @@ pub(crate) fn away_from_midnight() {
     let is_near = || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let second = now.as_secs() % DAY;
-        second < 10 || second > DAY - 300
+        !(10..=DAY - 300).contains(&second)
     };
     while is_near() {
         std::thread::park_timeout(Duration::from_secs(1));

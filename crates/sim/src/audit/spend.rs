@@ -88,7 +88,13 @@ impl Audit {
             let threshold = threshold.map(|threshold| threshold + after_threshold + self.grace);
             threshold.map_or(launched, |threshold| launched.max(threshold)) + 2 * SKEW
         };
-        // A machine that ended since the refresh began may have been counted before.
+        // A machine that is over by now may have been counted before that, by a threshold that is not known
+        // any more.
+        let is_over = |record: &Record| record.threshold.is_none_or(|threshold| threshold <= now);
+        let mut unpaid = self.launched_at.keys().filter(|id| !self.paid_until.contains_key(*id));
+        if unpaid.any(|id| self.records.get(id).is_some_and(is_over)) {
+            return;
+        }
         let most = self.cost(|id| match self.paid_until.get(id) {
             Some(paid) => *paid + 2 * SKEW,
             None => until(id),

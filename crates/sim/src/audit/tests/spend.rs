@@ -57,20 +57,7 @@ fn what_machines_have_cost_and_cost_until_their_thresholds_keeps_the_cap() {
 #[test]
 fn a_refresh_reserves_no_more_than_machines_may_cost() {
     let counted = |committed: f64, removed: &BTreeMap<InstanceId, Timestamp>| {
-        after(|audit| {
-            with_cap(audit, "9");
-            audit.refresh_begins(Pid(9), &BTreeMap::new(), second(4_000));
-            let spend = Spend {
-                since: second(0),
-                day: second(0).start_of_day(),
-                as_of: second(4_000),
-                spent: Money::ZERO,
-                hourly: Money::ZERO,
-                committed: usd(committed),
-            };
-            let count = MachineCount { spend: Some(spend), ..MachineCount::empty(second(0)) };
-            audit.reserves_no_more(second(4_000), &count, removed, second(4_010));
-        })
+        counted_after(|_| {}, committed, removed)
     };
     let violated = Some(Invariant::RoomIsUsed);
     // The threshold and a run after it: 2.5 hours.
@@ -78,6 +65,33 @@ fn a_refresh_reserves_no_more_than_machines_may_cost() {
     assert_eq!(counted(0.5, &BTreeMap::new()), violated);
     assert_eq!(counted(0.3, &one_is_gone()), None);
     assert_eq!(counted(0.42, &one_is_gone()), violated, "the end of a machine gives money back");
-    let replaced = BTreeMap::from([(InstanceId::new("i-1").unwrap(), second(4_005))]);
-    assert_eq!(counted(0.42, &replaced), None, "the refresh has ended it after its count");
+    let ended = |audit: &mut Audit| {
+        let id = InstanceId::new("i-1").unwrap();
+        audit.existing(&Record { id, ..record(State::Terminated, "", None) });
+    };
+    let none = BTreeMap::new();
+    assert_eq!(counted_after(ended, 0.5, &none), None, "it was ended after the count");
+}
+
+/// What the auditor says of a refresh that has counted this much, after something else has happened.
+fn counted_after(
+    before: impl FnOnce(&mut Audit),
+    committed: f64,
+    removed: &BTreeMap<InstanceId, Timestamp>,
+) -> Option<Invariant> {
+    after(|audit| {
+        with_cap(audit, "9");
+        before(audit);
+        audit.refresh_begins(Pid(9), &BTreeMap::new(), second(4_000));
+        let spend = Spend {
+            since: second(0),
+            day: second(0).start_of_day(),
+            as_of: second(4_000),
+            spent: Money::ZERO,
+            hourly: Money::ZERO,
+            committed: usd(committed),
+        };
+        let count = MachineCount { spend: Some(spend), ..MachineCount::empty(second(0)) };
+        audit.reserves_no_more(second(4_000), &count, removed, second(4_010));
+    })
 }
