@@ -10,11 +10,11 @@ use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::settings::InvalidSetting;
 use ondeck_core::modes::provision::{MachineSource, Outcome, Request, provision};
 use ondeck_core::modes::release::{Disposition, release};
-use ondeck_core::ports::{Machine, PortError};
+use ondeck_core::ports::{Machine, Pool, PortError};
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::{MachineDefect, PartialLaunch};
 
-use super::harness::{Harness, id, label, names, request, run, spec};
+use super::harness::{Harness, id, label, large, names, request, run, spec};
 
 /// Every kind of error that a launch can fail with, and the kind of the run's failure.
 fn launch_errors() -> Vec<(PortError, FailureKind)> {
@@ -188,18 +188,22 @@ async fn a_store_that_fails_one_kind_of_call_costs_no_warm_machine() {
 
 #[tokio::test]
 async fn a_pool_that_fails_during_the_search_costs_no_warm_machine() {
-    let harness = with_idle(&["i-a", "i-b"]).await;
+    let harness = with_idle(&["i-a", "i-b", "i-c"]).await;
+    // Another run holds a ticket, which the search waits for.
+    let hold = Duration::from_secs(30);
+    let held = harness.memory.pool.receive(&large(), 1, hold).await.unwrap();
+    assert!(held[0].body.contains("i-a"), "the first");
     let request = request("1", 5);
     let (outcome, ()) = tokio::join!(harness.provision(&request), async {
-        while harness.state("i-a") != State::Claimed {
+        while harness.state("i-b") != State::Claimed {
             tokio::task::yield_now().await;
         }
         harness.memory.pool.fail("receive");
     });
     assert_eq!(outcome.failure.as_ref().unwrap().kind, FailureKind::Unavailable);
-    assert_eq!(texts(&outcome.returned), set(&["i-a", "i-b"]));
+    assert_eq!(texts(&outcome.returned), set(&["i-b", "i-c"]));
     harness.memory.pool.repair();
-    assert_reusable(&harness, &["i-a", "i-b"], "the pool is back").await;
+    assert_reusable(&harness, &["i-a", "i-b", "i-c"], "the pool is back").await;
 }
 
 /// Neither the checks nor the handshake can read what agents say.
