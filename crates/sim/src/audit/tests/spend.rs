@@ -26,8 +26,8 @@ fn with_cap(audit: &mut Audit, cap: &str) {
     audit.stored.push((second(0), BTreeMap::from(stored)));
     for number in 1..=2 {
         let id = InstanceId::new(format!("i-{number}")).unwrap();
-        let running = record(State::Running, "a", Some(7_200));
-        audit.existing(&Record { id: id.clone(), ..running });
+        let running = record(State::Running, "a", None);
+        audit.existing(&Record { id: id.clone(), threshold: Some(second(7_200)), ..running });
         audit.launched_at.insert(id, second(0));
     }
 }
