@@ -203,6 +203,7 @@ async fn a_pool_that_fails_during_the_search_costs_no_warm_machine() {
     assert_eq!(outcome.failure.as_ref().unwrap().kind, FailureKind::Unavailable);
     assert_eq!(texts(&outcome.returned), set(&["i-b", "i-c"]));
     harness.memory.pool.repair();
+    harness.sleep(hold).await;
     assert_reusable(&harness, &["i-a", "i-b", "i-c"], "the pool is back").await;
 }
 
