@@ -59,6 +59,33 @@ impl Audit {
         }
     }
 
+    /// Machines were launched, or a refresh has ended. What counts must not be less than what machines have
+    /// cost, and cost until their thresholds, or until their greatest age if that is sooner. Not judged
+    /// once the settings have changed.
+    pub(crate) fn reserves_enough(
+        &mut self,
+        counted: &MachineCount,
+        removed: &BTreeMap<InstanceId, Timestamp>,
+        now: Timestamp,
+    ) {
+        let [(_, settings)] = self.stored.as_slice() else { return };
+        let (Some(spend), true) = (&counted.spend, settings.contains_key(CAP)) else { return };
+        let age = self.longest_of(&["max-machine-age-min"]);
+        let least = self.cost(|id| {
+            let over = |from: Timestamp| {
+                let threshold = self.records.get(id).and_then(|record| record.threshold);
+                threshold.unwrap_or(now).min(from + age).max(now)
+            };
+            let launched = self.launched_at.get(id).copied().unwrap_or(now);
+            let until = removed.get(id).copied().unwrap_or_else(|| over(launched));
+            until.before(2 * SKEW).max(launched)
+        });
+        if spend.committed < least {
+            let how = format!("{} is reserved, and {least} is needed: {spend:?}", spend.committed);
+            self.violated(Invariant::Counted, how);
+        }
+    }
+
     /// A refresh has succeeded, and has counted this. If it was alone, no more may be reserved than
     /// machines have cost until a refresh could see that they are gone, and than those that exist may
     /// still cost.

@@ -139,6 +139,7 @@ impl Harness {
             let removed = self.world.machines().removals();
             let now = self.kernel.true_time();
             self.world.audit().reserves_no_more(began, &counted, &removed, now);
+            self.world.audit().reserves_enough(&counted, &removed, now);
         }
     }
 

@@ -124,7 +124,9 @@ impl Compute for ProcessPorts {
             }
             let counted = at_once(Store::machine_count(&world.store)).ok().flatten();
             if let Some(counted) = counted.filter(|_| !news.is_empty()) {
+                let removed = world.machines().removals();
                 world.audit().counts(pid, &counted, &existing);
+                world.audit().reserves_enough(&counted, &removed, now);
             }
             match refusal {
                 None => Ok(launched),

@@ -95,3 +95,29 @@ fn counted_after(
         audit.reserves_no_more(second(4_000), &count, removed, second(4_010));
     })
 }
+
+#[test]
+fn what_is_reserved_is_not_less_than_machines_cost() {
+    let reserved = |committed: f64, removed: &BTreeMap<InstanceId, Timestamp>| {
+        after(|audit| {
+            with_cap(audit, "9");
+            let spend = Spend {
+                since: second(0),
+                day: second(0).start_of_day(),
+                as_of: second(3_000),
+                spent: Money::ZERO,
+                hourly: Money::ZERO,
+                committed: usd(committed),
+            };
+            let count = MachineCount { spend: Some(spend), ..MachineCount::empty(second(0)) };
+            audit.reserves_enough(&count, removed, second(3_000));
+        })
+    };
+    let short = Some(Invariant::Counted);
+    // Two machines until they are an hour old.
+    assert_eq!(reserved(0.17, &BTreeMap::new()), None);
+    assert_eq!(reserved(0.16, &BTreeMap::new()), short);
+    let gone = BTreeMap::from([(InstanceId::new("i-1").unwrap(), second(1_800))]);
+    assert_eq!(reserved(0.13, &gone), None, "one has lasted half an hour");
+    assert_eq!(reserved(0.12, &gone), short);
+}
