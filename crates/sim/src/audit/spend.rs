@@ -115,6 +115,11 @@ impl Audit {
             let threshold = threshold.map(|threshold| threshold + after_threshold + self.grace);
             threshold.map_or(launched, |threshold| launched.max(threshold)) + 2 * SKEW
         };
+        // What the refresh has launched itself keeps what it has reserved, which may be for the times of a
+        // run, until the next count.
+        if self.launched_at.values().any(|launched| *launched >= began) {
+            return;
+        }
         // A machine that is over by now may have been counted before that, by a threshold that is not known
         // any more.
         let is_over = |record: &Record| record.threshold.is_none_or(|threshold| threshold <= now);

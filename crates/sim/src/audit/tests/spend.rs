@@ -71,6 +71,10 @@ fn a_refresh_reserves_no_more_than_machines_may_cost() {
     };
     let none = BTreeMap::new();
     assert_eq!(counted_after(ended, 0.5, &none), None, "it was ended after the count");
+    let launched = |audit: &mut Audit| {
+        audit.launched_at.insert(InstanceId::new("i-3").unwrap(), second(4_005));
+    };
+    assert_eq!(counted_after(launched, 0.5, &none), None, "another was launched after the count");
 }
 
 /// What the auditor says of a refresh that has counted this much, after something else has happened.
