@@ -185,14 +185,18 @@ fn filters_leave_what_matches() {
     let served = Served::of(&home);
     opened(&mut browser, &served);
     home.provision("21", 2).succeeded();
-    home.ondeck(&["provision", "--run-id=22", "--resource-class=xlarge"]).succeeded();
+    // As long as GitHub's: the ids of machines are random, and two digits may be in any of them.
+    let run = "26301517422";
+    home.ondeck(&["provision", "--run-id", run, "--resource-class=xlarge"]).succeeded();
     browser.until("three run", &lane_has("running", 3));
     browser.press("/");
     assert_eq!(browser.value("document.activeElement.id"), "filter");
-    browser.types("22");
+    browser.types(run);
     browser.until("one matches", &lane_has("running", 1));
     let rows = "document.querySelectorAll('#changes .time').length";
-    let others = "[...document.querySelectorAll('#changes tr')].some((row) => !row.textContent.includes('22'))";
+    let others = format!(
+        "[...document.querySelectorAll('#changes tr')].some((row) => !row.textContent.includes('{run}'))"
+    );
     browser.until("its changes as well", &format!("{rows} > 0 && !{others}"));
     browser.press("Escape");
     browser.until("all match", &lane_has("running", 3));
