@@ -51,7 +51,8 @@ pub(crate) async fn account(
 ) -> Result<CostReport, Failure> {
     let reading = mode::read(plane, history, since, most).await?;
     let account = mode::account(&reading.events, &reading.records, &prices, &reading.window);
-    Ok(CostReport { account, prices, is_partial: reading.is_partial, backend })
+    let (is_partial, spend) = (reading.is_partial, reading.spend);
+    Ok(CostReport { account, prices, is_partial, spend, backend })
 }
 
 /// The table of the program, or the file that was given in its place.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use crate::cost::account;
 use crate::harness::{Background, Done, Driven, Home, until};
 
 const AGE: &str = "--max-machine-age-min=30";
@@ -77,6 +78,28 @@ fn concurrent_provisions_never_exceed_the_cap() {
     assert_eq!(warm.sources(), ["warm"], "a claim needs no money");
     let status = home.ondeck(&["status"]).succeeded();
     assert!(status.stdout.contains("reserved of $"), "{}", status.stdout);
+}
+
+#[test]
+fn what_is_left_of_the_cap_is_told_by_cost() {
+    away_from_midnight();
+    let home = Home::with(&[]);
+    assert_eq!(account(&home, &[])["spend"], Value::Null, "there is no cap");
+    home.refresh(&[AGE, "--max-spend-per-day=50"]);
+    provision(&home, "1", 1).succeeded();
+    let refreshed = home.refresh(&[]);
+    assert!(amount(&refreshed, "reservedUsd") > 0.0, "{refreshed}");
+    let told = account(&home, &[])["spend"].clone();
+    assert_eq!(told, refreshed["spend"]);
+    let cap = format!(" reserved of $50.00 on {} (UTC)", told["day"].as_str().unwrap());
+    let text = home.ondeck(&["cost"]).succeeded().stdout;
+    assert!(text.contains(&cap), "{text}");
+    let plots = home.outside();
+    home.ondeck(&["cost", "--plot", plots.to_str().unwrap()]).succeeded();
+    let plot = std::fs::read_to_string(plots.join("cost-dark.svg")).unwrap();
+    assert!(plot.contains(&cap), "{plot}");
+    home.refresh(&["--reset=max-spend-per-day,max-machine-age-min"]);
+    assert_eq!(account(&home, &[])["spend"], Value::Null, "there is none any more");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::model::record::{EventRow, MachineSpec, Record, State};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
+use crate::modes::refresh::SpendUse;
 use crate::modes::refresh::keep_warm::is_own_run;
 use crate::ports::{History, RecordScope};
 
@@ -56,6 +57,9 @@ pub struct HistoryReading {
     pub records: Vec<Record>,
     /// Whether there are more events than were read; the window begins with the first one then.
     pub is_partial: bool,
+    /// What is spent and reserved today below `max-spend-per-day`. `None` without a cap, and if refresh
+    /// has not counted for it yet or the count cannot be read.
+    pub spend: Option<SpendUse>,
 }
 
 /// What a time has cost.
@@ -108,8 +112,9 @@ impl Window {
     }
 }
 
-/// Reads what is stored since a time, the latest `most` events at the most. Takes a list of all records, one of the events, and a query for
-/// each machine that was launched before. Fails if the store does not answer.
+/// Reads what is stored since a time, the latest `most` events at the most. Takes a list of all records,
+/// one of the events, a query for each machine that was launched before, and with a cap a read of the
+/// count. Fails if the store does not answer; the count is only missing then.
 pub async fn read(
     plane: &Plane,
     history: &dyn History,
@@ -138,7 +143,15 @@ pub async fn read(
         let registered = lives.into_iter().flat_map(|events| events.rows);
         events.extend(registered.filter(|row| row.at < window.read_since && is_registration(row)));
     }
-    Ok(HistoryReading { window, events, records, is_partial: found.is_partial })
+    let spend = spend_of_today(plane, &settings).await;
+    Ok(HistoryReading { window, events, records, is_partial: found.is_partial, spend })
+}
+
+async fn spend_of_today(plane: &Plane, settings: &Settings) -> Option<SpendUse> {
+    settings.max_spend_per_day?;
+    let count = plane.retried(|| plane.store.machine_count()).await;
+    let count = count.inspect_err(|error| tracing::debug!("count of machines not read: {error}"));
+    SpendUse::counted(settings, &count.ok()??)
 }
 
 /// The machines whose last event does not say that they are terminated, and that have no record among

@@ -8,6 +8,7 @@ pub(super) const ALL: &[(&str, &str, &str)] = &[
     ("/assets/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
     ("/assets/main.js", SCRIPT, include_str!("page/main.js")),
+    ("/assets/cap.js", SCRIPT, include_str!("page/cap.js")),
     ("/assets/changes.js", SCRIPT, include_str!("page/changes.js")),
     ("/assets/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/assets/doctor.js", SCRIPT, include_str!("page/doctor.js")),

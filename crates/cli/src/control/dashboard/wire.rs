@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ondeck_core::model::money::Money;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::summary::{CallOrigin, CallResult, ProvisionSummary};
 use ondeck_core::model::timestamp::Timestamp;
@@ -138,8 +139,21 @@ pub(super) struct Summary {
     refreshed: Option<At>,
     refresh_overdue: bool,
     ceilings: Vec<Ceiling>,
+    spend: Option<Spend>,
     problems: Vec<Problem>,
     cost: Cost,
+}
+
+/// Today's part of `max-spend-per-day`, in billionths of a dollar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Spend {
+    /// The day in UTC.
+    day: String,
+    spent: Money,
+    reserved: Money,
+    cap: Money,
+    /// Whether most of the cap is spent or reserved.
+    near: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -227,6 +241,13 @@ impl Summary {
             refreshed: summary.refreshed.map(At),
             refresh_overdue: summary.refresh_overdue,
             ceilings: ceilings.collect(),
+            spend: summary.spend.as_ref().map(|used| Spend {
+                day: used.date(),
+                spent: used.spent,
+                reserved: used.reserved,
+                cap: used.cap,
+                near: used.is_near_cap(),
+            }),
             problems: problems.collect(),
             cost: cost(judgement, local),
         }

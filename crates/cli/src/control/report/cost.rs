@@ -10,6 +10,7 @@ mod text;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::prices::Prices;
 use ondeck_core::modes::cost::Account;
+use ondeck_core::modes::refresh::SpendUse;
 
 pub(super) use self::json::CostJson;
 #[cfg(any(test, feature = "simulate"))]
@@ -27,6 +28,8 @@ pub(crate) struct CostReport {
     pub(crate) prices: Prices,
     /// Whether the account begins later than was asked, because there were too many events.
     pub(crate) is_partial: bool,
+    /// What is spent and reserved today; `None` if it is not known, or without `max-spend-per-day`.
+    pub(crate) spend: Option<SpendUse>,
     /// Where the machines are.
     pub(crate) backend: Backend,
 }
@@ -34,7 +37,8 @@ pub(crate) struct CostReport {
 impl CostReport {
     /// The plot of the days for light and for dark pages, by the names of their files.
     pub(crate) fn plots(&self) -> [(&'static str, String); 2] {
-        plot::THEMES.map(|(file, theme)| (file, plot::draw(&self.account, theme)))
+        plot::THEMES
+            .map(|(file, theme)| (file, plot::draw(&self.account, self.spend.as_ref(), theme)))
     }
 }
 

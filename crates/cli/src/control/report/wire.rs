@@ -106,6 +106,12 @@ pub(crate) struct SpendJson {
     cap_usd: f64,
 }
 
+/// What is spent, what is reserved, the cap and the day.
+pub(super) fn spend_words(used: &SpendUse) -> String {
+    let SpendUse { spent, reserved, cap, .. } = used;
+    format!("{spent} spent and {reserved} reserved of {cap} on {} (UTC)", used.date())
+}
+
 impl From<&SpendUse> for SpendJson {
     fn from(used: &SpendUse) -> SpendJson {
         SpendJson {

@@ -3,6 +3,7 @@
 use ondeck_standin::Service;
 
 use super::harness::AwsHarness;
+use crate::cost::account;
 use crate::harness::{Background, Done, Driven};
 use crate::spend::{away_from_midnight, wanted};
 
@@ -40,6 +41,7 @@ fn processes_race_for_the_last_money_and_no_more_machines_are_launched() {
     let used = harness.refresh(&[])["spend"].clone();
     let amount = |name: &str| used[name].as_f64().unwrap();
     assert!(amount("spentUsd") + amount("reservedUsd") <= amount("capUsd"), "{used}");
+    assert_eq!(account(&harness, &[])["spend"], used, "the operator's role may read it");
 }
 
 #[test]

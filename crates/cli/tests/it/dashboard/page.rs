@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Served;
 use super::browser::{Browser, DESK, Look};
 use crate::harness::{Driven, Home, race, say, signal};
+use crate::spend::away_from_midnight;
 use crate::watch::crowd::{MARKED, crowd};
 
 const SIZES: [(&str, u32, u32); 3] =
@@ -179,6 +180,36 @@ fn doctor_examines_and_an_account_is_one_click() {
 }
 
 #[test]
+fn what_is_left_of_the_cap_is_shown_without_a_click() {
+    let Some(mut browser) = Browser::start() else { return };
+    away_from_midnight();
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    home.provision("20", 1).succeeded();
+    browser.until("one runs", &lane_has("running", 1));
+    assert_eq!(browser.value("document.getElementById('cap').hidden"), true, "there is no cap");
+    let limits = ["--max-machine-age-min=30", "--max-spend-per-day=0.25"];
+    let used = home.refresh(&limits)["spend"].clone();
+    let text = "document.getElementById('cap').textContent";
+    let day = used["day"].as_str().unwrap();
+    browser.until("it is shown", &format!("{text}.includes('Cap: $0.2500 for {day} (UTC)')"));
+    let reserved = format!("${:.4} reserved", used["reservedUsd"].as_f64().unwrap());
+    assert!(browser.value(text).as_str().unwrap().contains(&reserved), "{reserved}: {used}");
+    let widths = "[...document.querySelectorAll('#cap .shares span')].map((it) => it.getBoundingClientRect().width)";
+    let widths = browser.value(widths);
+    let share = |part: usize| {
+        let all: f64 = widths.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).sum();
+        widths[part].as_f64().unwrap() / all
+    };
+    let expected = used["reservedUsd"].as_f64().unwrap() / 0.25;
+    assert!((share(1) - expected).abs() < 0.02, "{widths}: {used}");
+    home.refresh(&["--reset=max-spend-per-day,max-machine-age-min"]);
+    browser.until("it is gone", "document.getElementById('cap').hidden");
+    assert_sound(&mut browser);
+}
+
+#[test]
 fn filters_leave_what_matches() {
     let Some(mut browser) = Browser::start() else { return };
     let home = Home::with(&[]);
@@ -241,7 +272,7 @@ fn the_page_goes_on_after_a_restart_of_the_program() {
 #[test]
 fn it_is_accessible_on_screens_of_all_sizes() {
     let Some(mut browser) = Browser::start() else { return };
-    let home = Home::with(&[]);
+    let home = Home::with(&["--max-machine-age-min=30", "--max-spend-per-day=2"]);
     home.provision("41", 2).succeeded();
     home.release("41").succeeded();
     crowd(&home, 60);

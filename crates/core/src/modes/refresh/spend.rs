@@ -45,6 +45,15 @@ impl SpendUse {
         SpendUse { day: spend.day, spent: spend.spent, reserved: spend.reserved(), cap }
     }
 
+    /// What a stored count tells. `None` if there is no cap, or if the count was made for another
+    /// ceiling or cap.
+    pub(in crate::modes) fn counted(settings: &Settings, count: &MachineCount) -> Option<SpendUse> {
+        let (cap, spend) = (settings.max_spend_per_day?, count.spend.as_ref()?);
+        let is_of_ceiling = settings.ceiling_since == Some(count.since);
+        let is_of_cap = settings.spend_since == Some(spend.since);
+        (is_of_ceiling && is_of_cap).then(|| SpendUse::of(spend, cap))
+    }
+
     /// Whether four fifths of the cap are spent or reserved.
     pub fn is_near_cap(&self) -> bool {
         (self.spent + self.reserved).times(5) >= self.cap.times(4)

@@ -168,10 +168,7 @@ pub fn judge(reading: Reading) -> Judgement {
         let machines = counted.as_ref().map(|count| count.of_class(class));
         Ceiling { class: Some(class.clone()), machines, max: *max }
     });
-    let spend = counted.as_ref().and_then(|count| count.spend.as_ref());
-    let spend = spend.filter(|spend| settings.spend_since == Some(spend.since));
-    let cap = settings.max_spend_per_day;
-    let spend = spend.zip(cap).map(|(spend, cap)| SpendUse::of(spend, cap));
+    let spend = counted.as_ref().and_then(|count| SpendUse::counted(&settings, count));
     let mut summary = Summary {
         groups: tally(machines.iter()),
         classes: classes(&machines, &tickets),

@@ -1,5 +1,6 @@
 // Keeps what the program sends, and lets each part of the page draw itself from that.
 
+import { Cap } from "./cap.js";
 import { Changes } from "./changes.js";
 import { Charts } from "./charts.js";
 import { Doctor } from "./doctor.js";
@@ -40,6 +41,7 @@ const parts = [
   new Doctor(byId("doctor"), byId("doctor-says"), byId("doctor-unchecked"), byId("examine"), open),
   new Lanes(byId("lanes"), byId("shown"), open),
   new Charts(byId("charts")),
+  new Cap(byId("cap")),
   new Changes(byId("changes"), byId("kind"), open),
 ];
 

@@ -8,7 +8,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{AlwaysCold, Hosted, MachineAccount, Tally};
 use serde::Serialize;
 
-use super::super::wire::{PurchaseOption, SchemaVersion};
+use super::super::wire::{PurchaseOption, SchemaVersion, SpendJson};
 use super::CostReport;
 
 /// Printed by `ondeck cost --json`. Amounts are in US dollars, times in seconds.
@@ -25,6 +25,9 @@ pub(in super::super) struct CostJson {
     is_partial: bool,
     prices: PricesJson,
     total: TallyJson,
+    /// What is spent and reserved today below `max-spend-per-day`, by list prices on demand. `null`
+    /// without a cap, and if it is not known.
+    spend: Option<SpendJson>,
     /// The days in UTC on which there were machines.
     days: Vec<DayJson>,
     classes: Vec<ClassJson>,
@@ -190,6 +193,7 @@ impl From<&CostReport> for CostJson {
             is_partial: report.is_partial,
             prices: (&report.prices).into(),
             total: (&account.total).into(),
+            spend: report.spend.as_ref().map(SpendJson::from),
             days: days.collect(),
             classes: classes.collect(),
             runs: runs.collect(),

@@ -7,6 +7,7 @@ use ondeck_core::model::record::{EventRow, MachineSpec, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{StateLimits, Window, account};
+use ondeck_core::modes::refresh::SpendUse;
 
 use super::CostReport;
 use crate::control::report::Report;
@@ -57,7 +58,7 @@ pub(in crate::control::report) fn report(events: &[EventRow]) -> CostReport {
     let window = Window { since: at(0), until: at(360), read_since: at(0).before(HOUR), limits };
     let prices = Prices::built_in();
     let account = account(events, &[], &prices, &window);
-    CostReport { account, prices, is_partial: false, backend: Backend::Aws }
+    CostReport { account, prices, is_partial: false, spend: None, backend: Backend::Aws }
 }
 
 pub(in crate::control::report) fn example() -> CostReport {
@@ -67,6 +68,63 @@ pub(in crate::control::report) fn example() -> CostReport {
 #[test]
 fn a_machine_that_served_two_runs() {
     insta::assert_snapshot!(example().text());
+}
+
+/// The example, below a cap of the second day.
+fn capped(cap: f64) -> CostReport {
+    let [spent, reserved, cap] = [0.2, 0.15, cap].map(|it| Money::from_dollars(it).unwrap());
+    let spend = SpendUse { day: at(360).start_of_day(), spent, reserved, cap };
+    CostReport { spend: Some(spend), ..example() }
+}
+
+#[test]
+fn what_is_left_of_the_cap_is_told_in_every_form() {
+    let report = capped(0.5);
+    let words = "$0.2000 spent and $0.1500 reserved of $0.5000 on 2026-11-11 (UTC)";
+    let line = format!("Cap: {words}. Spot counts as on-demand here.");
+    assert!(report.text().lines().any(|told| told == line), "{}", report.text());
+    let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    let expected = serde_json::json!({
+        "day": "2026-11-11", "spentUsd": 0.2, "reservedUsd": 0.15, "capUsd": 0.5,
+    });
+    assert_eq!(json["spend"], expected);
+    for (_, plot) in report.plots() {
+        assert!(plot.contains(words), "{plot}");
+    }
+    let without = example();
+    let json: serde_json::Value = serde_json::from_str(&without.json()).unwrap();
+    assert_eq!(json["spend"], serde_json::Value::Null);
+    assert!(!without.text().contains("Cap: ") && !without.plots()[0].1.contains("reserved"));
+}
+
+#[test]
+fn the_plot_has_the_cap_in_proportion_unless_it_is_far_above_all_bars() {
+    let marks = |report: &CostReport| {
+        let [(_, light), (_, dark)] = report.plots();
+        let count = |plot: &str, dashes: &str| plot.matches(dashes).count();
+        let both = |plot: &str| {
+            // Of each, one is in the legend.
+            (
+                count(plot, r#"stroke-dasharray="2 2""#) - 1,
+                count(plot, r#"stroke-dasharray="7 4""#) - 1,
+            )
+        };
+        assert_eq!(both(&light), both(&dark));
+        both(&light)
+    };
+    assert_eq!(marks(&capped(0.5)), (1, 1), "what is reserved on one day, and the cap");
+    assert_eq!(marks(&capped(500.0)), (1, 0), "the bars would not be seen");
+    let report = capped(0.5);
+    let plot = &report.plots()[0].1;
+    let of = |what: &str, from: &str| -> f64 {
+        let line = plot.lines().filter(|line| line.contains(what)).nth(1).unwrap();
+        let (_, rest) = line.split_once(from).unwrap();
+        rest[..rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap()].parse().unwrap()
+    };
+    let reserved = of(r#"dasharray="2 2""#, "height=\"");
+    // The grid reaches half a dollar at the top of the plot, and the axis is 220 below it.
+    assert!((reserved / 220.0 - 0.15 / 0.5).abs() < 0.01, "{reserved}");
+    assert!((of(r#"dasharray="7 4""#, "M80 ") - 44.0).abs() < 0.1, "{plot}");
 }
 
 #[test]

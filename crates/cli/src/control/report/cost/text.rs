@@ -5,8 +5,10 @@ use std::time::Duration;
 use ondeck_core::model::money::Money;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{AlwaysCold, Hosted, Tally};
+use ondeck_core::modes::refresh::SpendUse;
 
 use super::super::markdown::{counted, machines};
+use super::super::wire::spend_words;
 use super::super::{span, table};
 use super::CostReport;
 use crate::inputs::Backend;
@@ -34,6 +36,7 @@ pub(super) fn text(report: &CostReport) -> String {
     if !account.machines.is_empty() {
         parts.extend([days(report), classes(report), runs(report), machine_rows(report)]);
     }
+    parts.extend(report.spend.as_ref().map(cap));
     parts.push(comparisons(report));
     parts.push(small_print(report));
     parts.join("\n\n")
@@ -130,6 +133,12 @@ fn first(header: &[&str], mut rows: Vec<Vec<String>>) -> String {
     rows.truncate(ROWS);
     let shown = table(header, rows);
     if more == 0 { shown } else { format!("{shown}\n{more} cheaper ones: --json has them") }
+}
+
+/// What is left of today's cap. It counts otherwise than the account: at list prices on demand, also for
+/// spot machines, and never too little.
+fn cap(used: &SpendUse) -> String {
+    format!("Cap: {}. Spot counts as on-demand here.", spend_words(used))
 }
 
 fn comparisons(report: &CostReport) -> String {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::modes::refresh::SpendUse;
 use ondeck_core::modes::status::judgement::{Ceiling, Group, Judgement, Problem, Summary};
 
 use super::{Tone, cut, width};
 use crate::control::report::span::span;
+use crate::control::report::wire::spend_words;
 
 /// One line of the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn lines(judgement: &Judgement) -> Vec<SummaryLine> {
     if !summary.ceilings.is_empty() {
         lines.push(SummaryLine::new("ceiling", ceilings(&summary.ceilings)));
     }
-    lines.extend(summary.spend.as_ref().map(|used| SummaryLine::new("spend", spend(used))));
+    lines.extend(summary.spend.as_ref().map(|used| SummaryLine::new("spend", spend_words(used))));
     match summary.problems.as_slice() {
         [] => lines.push(SummaryLine::new("wrong", "nothing".to_owned())),
         problems => lines.extend(problems.iter().enumerate().map(|(n, problem)| SummaryLine {
@@ -138,11 +138,6 @@ fn ceilings(ceilings: &[Ceiling]) -> String {
         format!("{class}{count} of {}", it.max)
     };
     ceilings.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn spend(used: &SpendUse) -> String {
-    let SpendUse { spent, reserved, cap, .. } = used;
-    format!("{spent} and {reserved} reserved of {cap} on {} (UTC)", used.date())
 }
 
 /// A problem, with the first machines that it is about.
