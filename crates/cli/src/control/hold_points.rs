@@ -240,6 +240,7 @@ impl Pool for Holding<dyn Pool> {
         self.inner.extend(class, receipts, hold).await
     }
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        self.before("put-back").await;
         self.inner.put_back(class, receipts).await
     }
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {

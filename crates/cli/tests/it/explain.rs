@@ -1,6 +1,9 @@
 //! `ondeck explain` after each window in which the program can be killed, and after each ending of a run,
 //! against what the test knows to be true.
 
+pub(crate) mod harmless;
+mod table;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -131,7 +134,7 @@ fn between_claim_and_deletion_of_the_ticket_the_other_run_learns_who_won() {
     home.provision("3", 1).succeeded();
     let story = told(&home, "3");
     let lost = format!("{machine} was lost to run 2, which claimed it first");
-    assert_tells(&story, &["for tickets that other runs held", &lost, "launched within"]);
+    assert_tells(&story, &["for tickets that other calls held", &lost, "launched within"]);
     assert!(story.contains("1 lost to other runs"), "{story}");
     let present = format!("{machine} is claimed for the run until");
     assert_tells(&told(&home, "2"), &[NO_SUMMARY, "claimed", &present]);

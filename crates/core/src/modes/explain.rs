@@ -2,10 +2,12 @@
 //! reads a bounded amount, however large the pool is.
 
 pub(super) mod chain;
+mod sight;
 mod subject;
 mod typical;
 
 pub use chain::{Gap, Step};
+pub use sight::Sight;
 pub use typical::{PhaseName, Spread, Typical};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +58,8 @@ pub struct MachineStory {
     pub status: AgentStatus,
     /// Its events, oldest first, with the gaps between them.
     pub life: Vec<Step>,
+    /// When its agent saw that the last run had claimed it; `None` if the records do not tell.
+    pub sight: Option<Sight>,
     /// How long after its threshold the machine terminates itself.
     pub grace: Duration,
 }
@@ -87,6 +91,10 @@ pub struct MachineOfRun {
     pub steps: Vec<Step>,
     /// The present record; `None` if it is gone.
     pub record: Option<Record>,
+    /// What its agent has written, if the run owns it now.
+    pub status: AgentStatus,
+    /// When its agent saw that the run had claimed it; `None` if the records do not tell.
+    pub sight: Option<Sight>,
 }
 
 /// Finds out what the text names, a run, a label or a machine, and reads its story. Fails with
@@ -122,10 +130,12 @@ async fn machine(
     let mut listing = listing?;
     let record = listing.records.pop();
     let life = chain::whole_life(events, record.as_ref());
+    let status = status?.pop().unwrap_or_default();
     Ok(MachineStory {
         now: plane.now(),
         unreadable: listing.unreadable.pop(),
-        status: status?.pop().unwrap_or_default(),
+        sight: sight::of_claim(&status, &life),
+        status,
         life,
         record,
         grace: settings.times.self_termination_grace,
@@ -202,18 +212,37 @@ async fn machines(
         owned.into_iter().map(|record| (record.id.clone(), record)).collect();
     let without_events = records.keys().filter(|id| !events.contains_key(*id));
     order.extend(without_events.filter(|id| !others.contains(*id)).cloned().collect::<Vec<_>>());
-    let left: Vec<InstanceId> =
-        order.iter().filter(|id| !records.contains_key(*id)).cloned().collect();
-    if !left.is_empty() {
-        let found = plane.retried(|| plane.store.records(&left)).await?.records;
-        records.extend(found.into_iter().map(|record| (record.id.clone(), record)));
-    }
+    let (had, left): (Vec<InstanceId>, Vec<InstanceId>) =
+        order.iter().cloned().partition(|id| records.contains_key(id));
+    let (found, status) = join(records_of(plane, &left), status_of(plane, &had)).await;
+    records.extend(found?.into_iter().map(|record| (record.id.clone(), record)));
+    let mut status = status?;
     let machines = order.into_iter().map(|id| {
         let record = records.remove(&id);
         let rows = events.remove(&id).unwrap_or_default();
-        MachineOfRun { steps: chain::part_of_run(rows, run, record.as_ref()), record, id }
+        let steps = chain::part_of_run(rows, run, record.as_ref());
+        let status = status.remove(&id).unwrap_or_default();
+        MachineOfRun { sight: sight::of_claim(&status, &steps), steps, record, status, id }
     });
     Ok(machines.collect())
+}
+
+async fn records_of(plane: &Plane, ids: &[InstanceId]) -> Result<Vec<Record>, Failure> {
+    match ids {
+        [] => Ok(Vec::new()),
+        ids => Ok(plane.retried(|| plane.store.records(ids)).await?.records),
+    }
+}
+
+async fn status_of(
+    plane: &Plane,
+    ids: &[InstanceId],
+) -> Result<BTreeMap<InstanceId, AgentStatus>, Failure> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let status = plane.retried(|| plane.store.agent_status(ids)).await?;
+    Ok(ids.iter().cloned().zip(status).collect())
 }
 
 impl RunStory {

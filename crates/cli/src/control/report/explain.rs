@@ -10,9 +10,11 @@ mod run;
 mod tests;
 mod words;
 
+use std::time::Duration;
+
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::explain::{Gap, Story};
+use ondeck_core::modes::explain::{Gap, Sight, Story};
 
 pub(super) use self::json::ExplainJson;
 #[cfg(feature = "watch")]
@@ -70,6 +72,11 @@ enum LineKind {
 impl Line {
     fn new(at: impl Into<Option<Timestamp>>, kind: LineKind, text: impl Into<String>) -> Line {
         Line { at: at.into(), kind, text: text.into(), machines: Vec::new() }
+    }
+
+    /// By time. What has none is at the end.
+    fn order(&self) -> Timestamp {
+        self.at.unwrap_or(Timestamp::from_millis(u64::MAX))
     }
 
     fn about(mut self, machines: impl IntoIterator<Item = impl ToString>) -> Line {
@@ -149,6 +156,22 @@ fn gap(gap: &Gap, what: &str) -> Line {
     };
     Line::new(gap.until, LineKind::Unknown, text).about([what])
 }
+
+/// From which delay on it is told that an agent saw a claim late. One that is woken needs less.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Says that an agent saw late that its machine was claimed.
+fn saw_late(sight: &Sight, what: &str) -> Option<Line> {
+    let Sight { run, at, after } = sight;
+    let text = format!(
+        "The agent of {what} saw the claim of run {run} {} after it was made, by its own clock. It was not \
+         woken, and looked later, or it could not read its record.",
+        span(*after)
+    );
+    (*after >= LATE).then(|| Line::new(*at, LineKind::Wait, text).about([what]))
+}
+
+const INTERRUPTED: &str = "Its provider has announced that it takes the machine away.";
 
 /// How long until `at`, or since.
 fn when(at: Timestamp, now: Timestamp) -> String {

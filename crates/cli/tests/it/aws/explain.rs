@@ -1,11 +1,15 @@
 //! `ondeck explain` on AWS, with the operator's role: the harness fails a test whose calls the policies
 //! deny.
 
-use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Service};
+use std::time::Duration;
 
-use super::harness::AwsHarness;
+use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Role, Service};
+
+use super::harness::{AwsHarness, LAUNCH};
+use super::teardown::{teardown, with_teardown_policy};
+use crate::explain::harmless::told_delay;
 use crate::explain::{NO_SUMMARY, assert_tells, kill_provision_before, told};
-use crate::harness::{Driven, until};
+use crate::harness::{Answer, Background, Driven, Receiver, until};
 
 #[test]
 fn the_story_of_a_warm_run_and_its_machine_takes_a_bounded_number_of_calls() {
@@ -88,6 +92,140 @@ fn after_the_windows_of_a_launch() {
     });
     let why = "set to terminated: launched, but never registered";
     assert_tells(&told(&harness, orphan), &[why]);
+}
+
+/// The wake-up of the claim is refused, as if the process had been killed before it was sent.
+#[test]
+fn between_a_change_and_its_wake_up() {
+    let seldom = ["--heartbeat-period-sec=7", "--claim-registration-timeout-sec=24"];
+    let harness = AwsHarness::with(&[&seldom[..], &["--claim-timeout-sec=120"]].concat());
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    let lost = AwsFaultRule::new(AwsFault::Refusal(400, "InvalidAddress"));
+    harness.control.inject(lost.service(Service::Sqs).operation("SendMessage"));
+    // The agent has just looked, and looks again 12 s later: half of what a claim waits.
+    harness.ondeck(&["provision", "--run-id=2", "--machine-source=pool"]).succeeded();
+    harness.control.clear_faults();
+    let delay = |subject: &str| told_delay(&told(&harness, subject), machine, "2");
+    until("its story tells it", || delay("2").is_some());
+    let after = delay("2").unwrap();
+    assert!((2.0..14.0).contains(&after), "{after}");
+    assert_eq!(delay(machine), Some(after));
+    assert_tells(
+        &told(&harness, "2"),
+        &["The run claimed", "saw the claim of run 2", "passed the checks"],
+    );
+    harness.release("2").succeeded();
+}
+
+#[test]
+fn a_machine_that_its_provider_takes_away() {
+    let harness = AwsHarness::with(&[]);
+    let [machine] = &harness.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
+    harness.gateway.ec2().interrupt(machine, Duration::from_secs(120));
+    let announced = "Its provider has announced that it takes the machine away.";
+    until("the agent says so", || told(&harness, machine).contains(announced));
+    let now = format!("{machine} is running for the run until");
+    let story = told(&harness, "1");
+    let line = story.lines().find(|line| line.starts_with(&now)).unwrap();
+    assert!(line.ends_with(announced), "{story}");
+}
+
+#[test]
+fn between_receive_and_put_back_of_pool() {
+    let harness = AwsHarness::with(&["--ticket-hold-sec=5", "--pickup-patience-sec=20"]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.kill_before("put-back", &["pool", "list"]);
+    assert_tells(&told(&harness, machine), &["It is idle", "The pool announces it since"]);
+    let next = harness.provision("2", 1).succeeded();
+    assert_eq!(next.ids(), [machine.clone()], "the queue shows the ticket again");
+    let story = told(&harness, "2");
+    assert_tells(
+        &story,
+        &["tickets that other calls held", "The run claimed", "handed to the run"],
+    );
+}
+
+#[test]
+fn between_the_calls_of_a_set_up() {
+    let harness = AwsHarness::bare();
+    let refresh = [&["refresh"], &LAUNCH[..]].concat();
+    harness.kill_before("put-settings", &refresh);
+    harness.ondeck(&["explain", "1"]).exited(3);
+    let patient = ["provision", "--run-id=1", "--registration-token-patience-sec=60"];
+    let run = harness.start(&patient);
+    run.until_it_says("waiting for the first refresh to set up the pool");
+    harness.set_up(&[]);
+    run.finish().succeeded();
+    let waited = " for the first refresh to set up the pool";
+    assert_tells(&told(&harness, "1"), &["The run asked for 1", waited, "handed to the run"]);
+}
+
+#[test]
+fn between_the_last_activation_and_the_report() {
+    let harness = AwsHarness::with(&[]);
+    let provision = ["provision", "--run-id=1", "--instance-count=2"];
+    let held = harness.hold_before("put-summary", &provision);
+    until("both are handed over", || harness.standings() == ["running 1", "running 1"]);
+    held.kill();
+    let story = told(&harness, "1");
+    assert_tells(&story, &["asked for 2", NO_SUMMARY, "is running for"]);
+    // The events of the hand-over are written beside it, so the kill may have lost them.
+    let is_told = story.contains("handed to the run");
+    assert!(is_told || story.contains("Unknown: no event tells how"), "{story}");
+}
+
+#[test]
+fn between_the_changes_of_a_drain() {
+    let harness = AwsHarness::with(&["--self-termination-grace-sec=60"]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.kill_before("reap", &["drain", machine, "--reason=old disks", "--yes"]);
+    // The event of the first change waits for others for a moment, and the kill may have lost it.
+    let life = told(&harness, machine);
+    let over = "Its time as idle was declared over: drained by";
+    let unknown = "Unknown: after";
+    assert!(life.contains(over) || life.contains(unknown), "{life}");
+    assert_tells(&life, &["Run warm-up released it", "Its time was over at"]);
+    assert!(!life.contains("waits for a run"), "{life}");
+    harness.ondeck(&["drain", machine, "--reason=old disks", "--yes"]).succeeded();
+    assert_tells(&told(&harness, machine), &["Its record was set to terminated", "should be gone"]);
+}
+
+#[test]
+fn between_the_calls_of_a_teardown() {
+    let folder = tempfile::tempdir().unwrap();
+    let harness = with_teardown_policy(folder.path());
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    let mut command = harness.command(&["teardown", "--yes"]);
+    command.env("AWS_ACCESS_KEY_ID", Role::Refresh.name()).env("ONDECK_HOLD_BEFORE", "terminate");
+    let held = Background::start(&mut command);
+    held.until_it_says("held before terminate");
+    held.kill();
+    let life = told(&harness, machine);
+    let reaped = match life.contains("Unknown: no event tells how") {
+        true => "became terminated",
+        false => "Its record was set to terminated: ",
+    };
+    assert_tells(&life, &["Run warm-up released it", reaped, "should be gone"]);
+    // The table is deleted last, and the story with it.
+    teardown(&harness, &[]).succeeded();
+    harness.ondeck(&["explain", machine]).exited(3);
+}
+
+#[test]
+fn between_a_notice_and_its_record() {
+    let harness = AwsHarness::with(&["--heartbeat-period-sec=1"]);
+    let webhook = Receiver::start();
+    webhook.answers(Answer::Silence);
+    let machine = harness.provision("1", 1).succeeded().ids().concat();
+    assert!(harness.gateway.ec2().kill_agent(&machine));
+    let silent = "Its agent may be dead";
+    until("the machine is silent", || told(&harness, &machine).contains(silent));
+    let mut command = harness.command(&["refresh"]);
+    let refresh = Background::start(command.env("ONDECK_NOTICE_WEBHOOK", webhook.url("/x")));
+    until("it tells", || webhook.count() == 1);
+    refresh.kill();
+    let story = told(&harness, &machine);
+    assert_tells(&story, &["handed to run 1", "It is running, of run 1", silent]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::harness::{Background, Done, Driven};
 use crate::json::assert_valid;
 
 /// A pool whose refresh role has the policy for teardown as well.
-fn with_teardown_policy(folder: &Path) -> AwsHarness {
+pub(super) fn with_teardown_policy(folder: &Path) -> AwsHarness {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/optional/teardown.json");
     let optional: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     policies(folder, |role, mut policy| {
@@ -28,7 +28,7 @@ fn with_teardown_policy(folder: &Path) -> AwsHarness {
     harness
 }
 
-fn teardown(harness: &AwsHarness, inputs: &[&str]) -> Done {
+pub(super) fn teardown(harness: &AwsHarness, inputs: &[&str]) -> Done {
     let mut command = harness.command(&[&["teardown", "--yes", "--json"], inputs].concat());
     command.env("AWS_ACCESS_KEY_ID", Role::Refresh.name());
     let done = Background::start(&mut command).finish();

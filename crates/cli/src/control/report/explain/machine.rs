@@ -9,7 +9,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::explain::{MachineStory, Step};
 
 use super::words::{because, clock, one_line, span};
-use super::{Line, LineKind, gap, when};
+use super::{INTERRUPTED, Line, LineKind, gap, saw_late, when};
 
 /// The life of the machine, oldest first.
 pub(super) fn timeline(story: &MachineStory) -> Vec<Line> {
@@ -22,10 +22,14 @@ pub(super) fn timeline(story: &MachineStory) -> Vec<Line> {
         }
     };
     let mut lines: Vec<Line> = story.life.iter().map(line).collect();
+    let late = story.sight.as_ref().and_then(|sight| saw_late(sight, &id));
     if lines.is_empty() {
         let text = "No event of this machine is stored, so its life is unknown.";
         lines.push(Line::new(None, LineKind::Unknown, text).about([&id]));
     }
+    lines.extend(late);
+    // Stable: what happened in the same millisecond stays in this order.
+    lines.sort_by_key(Line::order);
     lines
 }
 
@@ -193,8 +197,8 @@ fn agent(status: &AgentStatus, now: Timestamp) -> String {
         }
     };
     let interrupted = match status.is_interrupted() {
-        true => " Its provider has announced that it takes the machine away.",
-        false => "",
+        true => format!(" {INTERRUPTED}"),
+        false => String::new(),
     };
     format!("{pulse}{signal}.{interrupted}")
 }

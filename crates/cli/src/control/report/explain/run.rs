@@ -9,12 +9,11 @@ use ondeck_core::model::summary::{
     CallOrigin, CallResult, CandidateNote, CandidateOutcome, LONGEST_LIST, LaunchNote,
     ProvisionSummary, SearchCounts, WaitCause, WaitNote,
 };
-use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::explain::{MachineOfRun, RunStory, Step};
 use ondeck_core::modes::provision::{ProvisionOptions, SourcePolicy};
 
 use super::words::{because, clock, counted, listed, machines, millis, one_line};
-use super::{Line, LineKind, gap, when};
+use super::{INTERRUPTED, Line, LineKind, gap, saw_late, when};
 
 /// Everything that is known about the run, oldest first. What has no time is at the end.
 pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
@@ -34,6 +33,8 @@ pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
         lines.extend(of_call(story, call));
     }
     lines.extend(of_machines(&story.machines));
+    let sights = story.machines.iter().filter_map(|it| Some((it.sight.as_ref()?, it.id.as_str())));
+    lines.extend(sights.filter_map(|(sight, id)| saw_late(sight, id)));
     for launch in &story.open_launches {
         let text = format!(
             "A launch of {} {} was intended (intent {}), and what came of it is unknown. Refresh settles \
@@ -46,7 +47,7 @@ pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
         lines.push(Line::new(None, LineKind::Unknown, text));
     }
     // Stable: what happened in the same millisecond stays in this order.
-    lines.sort_by_key(|line| line.at.unwrap_or(Timestamp::from_millis(u64::MAX)));
+    lines.sort_by_key(Line::order);
     lines
 }
 
@@ -138,7 +139,7 @@ fn waited(wait: &WaitNote) -> String {
     let cause = match wait.cause {
         WaitCause::SetUp => "the first refresh to set up the pool",
         WaitCause::Token => "a refresh to renew the registration token",
-        WaitCause::Tickets => "tickets that other runs held",
+        WaitCause::Tickets => "tickets that other calls held",
         WaitCause::Room => "room below max-machines",
         WaitCause::Provider => "the provider, which was too busy to launch machines",
         WaitCause::Unknown => "an unknown cause",
@@ -375,7 +376,11 @@ pub(super) fn present(story: &RunStory) -> Vec<String> {
             let state = if record.is_preserved() { "preserved" } else { record.state.as_str() };
             let over =
                 if record.is_expired(story.now) { ", past its time, which was" } else { " until" };
-            Some(format!("{} is {state} for the run{over} {until}.", machine.id))
+            let interrupted = match machine.status.is_interrupted() {
+                true => format!(" {INTERRUPTED}"),
+                false => String::new(),
+            };
+            Some(format!("{} is {state} for the run{over} {until}.{interrupted}", machine.id))
         })
         .collect();
     if lines.is_empty() {

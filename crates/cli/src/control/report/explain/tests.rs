@@ -113,6 +113,7 @@ fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
         unreadable: None,
         status: AgentStatus { heartbeat, report: Some(report) },
         life,
+        sight: None,
         grace: Duration::from_secs(60),
     }
 }
@@ -215,7 +216,7 @@ fn story(calls: Vec<ProvisionSummary>, machines: Vec<MachineOfRun>) -> RunStory 
 
 fn of_run(name: &str, steps: Vec<Step>, record: Option<Record>) -> MachineOfRun {
     let record = record.map(|record| Record { id: id(name), ..record });
-    MachineOfRun { id: id(name), steps, record }
+    MachineOfRun { id: id(name), steps, record, status: AgentStatus::default(), sight: None }
 }
 
 #[test]

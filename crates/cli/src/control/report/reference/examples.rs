@@ -171,7 +171,8 @@ fn explained() -> ExplainReport {
         event(1, "claim", Some(State::Idle), State::Claimed),
         event(2, "commit", Some(State::Claimed), State::Running),
     ];
-    let machine = MachineOfRun { id: id("i-0123456789abcdef0"), steps, record: None };
+    let (id, status) = (id("i-0123456789abcdef0"), AgentStatus::default());
+    let machine = MachineOfRun { id, steps, record: None, status, sight: None };
     ExplainReport::of(Story::Run(Box::new(RunStory {
         label: Label::from(&run()),
         now: at(60),
