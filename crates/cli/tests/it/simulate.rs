@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ondeck_core::model::requirements::UsageClass;
 use ondeck_standin::{GitHub, GitHubOptions, Permission};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Done, Driven, Home};
 use crate::json::assert_valid;
@@ -167,43 +168,83 @@ fn the_runs_of_a_repository_are_a_history() {
     assert!(!refused.stderr.contains("ghp_unknown"), "{}", refused.stderr);
 }
 
-/// A run of the history that is played: when it begins, its machines, and how long it takes, in minutes
+/// A run of a history that is played: when it begins, its machines, and how long it takes, in minutes
 /// of the prediction and seconds of the play.
-const PLAYED: [(u64, u32, u64); 6] =
-    [(0, 2, 2), (8, 2, 2), (16, 3, 2), (46, 1, 2), (54, 2, 2), (62, 1, 2)];
+type Played = (u64, u32, u64);
 
-#[test]
-fn a_pool_with_the_recommended_settings_is_as_warm_as_predicted() {
+/// The warm share that is predicted for the recommended point, and the point. It tells something: neither
+/// nearly no machine is warm, nor nearly each.
+fn recommended(played: &[Played], grid: &[&str]) -> (f64, Value) {
     let mut lines = "start,machines,minutes\n".to_owned();
-    for (start, machines, minutes) in PLAYED {
+    for (start, machines, minutes) in played {
         let (hour, minute) = (8 + start / 60, start % 60);
         lines += &format!("2026-11-02T{hour:02}:{minute:02}:00Z,{machines},{minutes}\n");
     }
     let home = Home::bare();
-    let grid = ["--json", "--idle-times-min=3 14 60", "--min-idle-counts=0", "--aim-percent=40"];
+    let grid = [&["--json", "--aim-percent=40"], grid].concat();
     let answer = simulate(&home, &lines, &grid).succeeded().json();
     let chosen = answer["recommended"].as_u64().unwrap();
-    let point = &answer["points"][usize::try_from(chosen).unwrap()];
-    assert_eq!(point["idleTimeSeconds"], json!(14.0 * 60.0), "neither extreme: {answer:#}");
+    let point = answer["points"][usize::try_from(chosen).unwrap()].clone();
     let predicted = point["warmShare"].as_f64().unwrap();
     assert!((0.3..0.8).contains(&predicted), "it tells something: {answer:#}");
+    (predicted, point)
+}
 
-    // A sixtieth of the recommended idle time, for a play in which a second stands for a minute.
-    let idle = point["idleTimeSeconds"].as_f64().unwrap() / 60.0;
-    let home = Home::with(&[&format!("--idle-time-sec={idle}")]);
-    let measured = play(&home);
+/// A sixtieth of the idle time of a point, for a play in which a second stands for a minute.
+fn idle_time(point: &Value) -> String {
+    format!("--idle-time-sec={}", point["idleTimeSeconds"].as_f64().unwrap() / 60.0)
+}
+
+#[track_caller]
+fn assert_as_predicted(predicted: f64, measured: f64) {
     assert!(
         (predicted - measured).abs() <= 0.10,
         "predicted {predicted:.3}, measured {measured:.3}"
     );
 }
 
-/// Plays the history in real time with the built program, and returns the share of machines that came
-/// from the pool. A history says when its runs begin, so this waits for those moments.
-fn play(home: &Home) -> f64 {
-    let began = Instant::now();
+#[test]
+fn a_pool_with_the_recommended_settings_is_as_warm_as_predicted() {
+    let played = [(0, 2, 2), (8, 2, 2), (16, 3, 2), (46, 1, 2), (54, 2, 2), (62, 1, 2)];
+    let grid = ["--idle-times-min=3 14 60", "--min-idle-counts=0"];
+    let (predicted, point) = recommended(&played, &grid);
+    assert_eq!(point["idleTimeSeconds"], json!(14.0 * 60.0), "neither extreme: {point:#}");
+    let home = Home::with(&[&idle_time(&point)]);
+    assert_as_predicted(predicted, play(&home, &played, UsageClass::OnDemand, None));
+}
+
+/// Without the minimum no run finds an idle machine: they are further apart than the idle time.
+#[test]
+fn a_pool_with_the_recommended_minimum_and_purchase_option_is_as_warm_as_predicted() {
+    let played = [(0, 1, 2), (11, 3, 2), (22, 1, 2), (33, 3, 2), (44, 1, 2)];
+    let grid = ["--idle-times-min=3", "--min-idle-counts=0 1", "--usage-classes=on-demand spot"];
+    let (predicted, point) = recommended(&played, &grid);
+    assert_eq!((&point["minIdle"], &point["usageClass"]), (&json!(1), &json!("spot")), "{point:#}");
+    let home = Home::with(&[&idle_time(&point), "--min-idle=large/spot=1"]);
+    // Five minutes are the default of --refresh-every-min.
+    let every = Some(Duration::from_secs(5));
+    assert_as_predicted(predicted, play(&home, &played, UsageClass::Spot, every));
+    let spot = "SELECT count(*) FROM instances WHERE usage_class <> 'spot'";
+    assert_eq!(home.number(spot), 0, "minimum and runs are of the same purchase option");
+}
+
+/// Plays a history in real time with the built program, and returns the share of machines that came
+/// from the pool. A history says when its runs begin, so this waits for those moments. `refreshed` is
+/// how often the pool is refreshed.
+fn play(home: &Home, played: &[Played], usage: UsageClass, refreshed: Option<Duration>) -> f64 {
+    let (began, usage) = (Instant::now(), format!("--usage-class={usage}"));
+    let usage = usage.as_str();
+    let end = began + Duration::from_secs(played.iter().map(|(start, _, _)| *start).max().unwrap());
     let sources: Vec<String> = std::thread::scope(|scope| {
-        let runs: Vec<_> = PLAYED
+        scope.spawn(move || {
+            let moments =
+                refreshed.into_iter().flat_map(|every| (1..).map(move |n| began + every * n));
+            for due in moments.take_while(|due| *due <= end) {
+                pass(due.saturating_duration_since(Instant::now()));
+                home.refresh(&[]);
+            }
+        });
+        let runs: Vec<_> = played
             .iter()
             .enumerate()
             .map(|(number, (start, machines, length))| {
@@ -211,7 +252,10 @@ fn play(home: &Home) -> f64 {
                     let due = began + Duration::from_secs(*start);
                     pass(due.saturating_duration_since(Instant::now()));
                     let run = (100 + number).to_string();
-                    let provisioned = home.provision(&run, *machines).succeeded();
+                    let machines = machines.to_string();
+                    let wanted = ["--run-id", &run, "--instance-count", &machines, usage];
+                    let provision = [&["provision", "--json"], &wanted[..]].concat();
+                    let provisioned = home.ondeck(&provision).succeeded();
                     pass(Duration::from_secs(*length));
                     home.release(&run).succeeded();
                     provisioned.sources()

@@ -113,12 +113,12 @@ impl Plot {
         let mut drawing = Drawing::new(theme.ink, size, &title);
         drawing.label((LEFT, 20.0), "start", &title);
         let chosen = format!("recommended: {}", settings(&report.chosen().point));
-        let classes = [(theme.on_demand, "on-demand"), (theme.spot, "spot")];
+        let classes = [UsageClass::OnDemand, UsageClass::Spot];
         let mut plot = Plot { theme, drawing, across, up };
-        for (n, (colour, name)) in classes.into_iter().enumerate() {
+        for (n, usage) in classes.into_iter().enumerate() {
             let x = WIDTH - RIGHT - 176.0 + 112.0 * n as f64;
-            plot.circle((x, 16.0), RADIUS, &format!(r#"fill="{colour}""#), "");
-            plot.drawing.label((x + 12.0, 20.0), "start", name);
+            plot.mark((x, 16.0), usage, "");
+            plot.drawing.label((x + 12.0, 20.0), "start", usage.as_str());
         }
         let ring = format!(r#"fill="none" stroke="{}" stroke-width="2.5""#, theme.chosen);
         plot.circle((LEFT + 9.0, 42.0), RADIUS + 3.5, &ring, "");
@@ -165,10 +165,6 @@ impl Plot {
     }
 
     fn point(&mut self, place: (f64, f64), played: &Played) {
-        let colour = match played.point.usage {
-            UsageClass::OnDemand => self.theme.on_demand,
-            UsageClass::Spot => self.theme.spot,
-        };
         let title = format!(
             "{}: {}, mean wait {}, {:.0} % warm",
             settings(&played.point),
@@ -176,9 +172,26 @@ impl Plot {
             seconds(played.measured.mean_wait()),
             100.0 * played.measured.warm_share(),
         );
+        self.mark(self.at(place), played.point.usage, &title);
+    }
+
+    /// The mark of a purchase option: what its colour says, its shape says as well.
+    fn mark(&mut self, (x, y): (f64, f64), usage: UsageClass, title: &str) {
+        let colour = match usage {
+            UsageClass::OnDemand => self.theme.on_demand,
+            UsageClass::Spot => self.theme.spot,
+        };
         let style = format!(r#"fill="{colour}" stroke="{}" stroke-width="1""#, self.theme.page);
-        let at = self.at(place);
-        self.circle(at, RADIUS, &style, &title);
+        match usage {
+            UsageClass::OnDemand => self.circle((x, y), RADIUS, &style, title),
+            UsageClass::Spot => {
+                let ([x, y], side) = ([x - RADIUS, y - RADIUS].map(rounded), 2.0 * RADIUS);
+                let title = titled(title);
+                self.drawing.push(format!(
+                    r#"<rect x="{x}" y="{y}" width="{side}" height="{side}" {style}>{title}</rect>"#
+                ));
+            }
+        }
     }
 
     fn ring(&mut self, place: (f64, f64)) {
@@ -189,10 +202,7 @@ impl Plot {
 
     fn circle(&mut self, (x, y): (f64, f64), radius: f64, style: &str, title: &str) {
         let [x, y] = [x, y].map(rounded);
-        let title = match title {
-            "" => String::new(),
-            words => format!("<title>{words}</title>"),
-        };
+        let title = titled(title);
         self.drawing
             .push(format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" {style}>{title}</circle>"#));
     }
@@ -224,6 +234,11 @@ impl Plot {
         let explanation = "beside points: min-idle / idle time";
         self.drawing.label((LEFT, TOP + HEIGHT + 40.0), "start", explanation);
     }
+}
+
+/// What a reader sees who points at an element; nothing for no words.
+fn titled(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!("<title>{words}</title>") }
 }
 
 /// The lines of a grid, and whether each is the last.

@@ -71,8 +71,10 @@ fn a_grid_with_interruptions_says_how_many_runs_began_again() {
 fn the_plot_joins_the_points_that_no_other_beats_and_rings_the_recommended_one() {
     for (file, plot) in example().plots() {
         assert!(file == "simulate-light.svg" || file == "simulate-dark.svg");
-        // One for each point, two for the classes, two rings.
-        assert_eq!(plot.matches("<circle").count(), 5 + 2 + 2, "{plot}");
+        // One for each point on demand, one in the legend, and two rings.
+        assert_eq!(plot.matches("<circle").count(), 2 + 1 + 2, "{plot}");
+        // One for each point on spot, and one in the legend.
+        assert_eq!(plot.matches("<rect").count(), 3 + 1, "{plot}");
         assert_eq!(plot.matches("stroke-width=\"2.5\"").count(), 2);
         let path = plot.lines().find(|line| line.contains("stroke-opacity")).unwrap();
         assert_eq!(path.matches('L').count(), 3, "four of five points are in front: {path}");
