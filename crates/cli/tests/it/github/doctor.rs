@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use ondeck_standin::{APP_PRIVATE_KEY, APP_PUBLIC_KEY, Permission};
 use serde_json::Value;
 
 use super::harness::{GitHubHarness, JOBS_TOKEN, RUNNER, TOKEN};
@@ -99,4 +100,43 @@ fn a_version_of_the_runner_that_ends_soon_or_has_ended_is_found() {
     assert_finds(&harness, TOKEN, &["runner-deadline"]);
     harness.github.announce_end(RUNNER, Some(now - day), None);
     assert_finds(&harness, TOKEN, &["runner-version"]);
+}
+
+/// An App instead of a token, which may do less than the pool needs, or is another one.
+#[test]
+fn an_app_without_the_scope_that_the_pool_needs_is_found() {
+    let harness = GitHubHarness::local(&[]);
+    let examined = |app: &str| {
+        let mut command = harness.command(&["doctor", "--json"]);
+        command.env("ONDECK_GITHUB_TOKEN", "").env("ONDECK_JOBS_TOKEN", "");
+        command.env("ONDECK_GITHUB_APP_ID", app);
+        command.env("ONDECK_GITHUB_APP_PRIVATE_KEY", APP_PRIVATE_KEY);
+        let answer = answer(Background::start(&mut command).finish());
+        assert!(!answer.to_string().contains("PRIVATE KEY"), "{answer:#}");
+        answer
+    };
+    let add = |id: &str, owner: &str, permissions: &[Permission]| {
+        harness.github.add_app(id, APP_PUBLIC_KEY, owner, permissions);
+    };
+    add("1001", "acme", &[Permission::Administration, Permission::ActionsRead]);
+    let answer = examined("1001");
+    assert_eq!(ids(&answer), [""; 0], "{answer:#}");
+    assert_eq!(answer["notChecked"], serde_json::json!([]), "{answer:#}");
+
+    add("1002", "acme", &[Permission::ActionsRead]);
+    let answer = examined("1002");
+    assert_eq!(ids(&answer), ["forge-refused"], "{answer:#}");
+    assert!(answer.to_string().contains("Administration"), "{answer:#}");
+
+    add("1003", "acme", &[Permission::Administration]);
+    let answer = examined("1003");
+    assert_eq!(ids(&answer), [""; 0], "{answer:#}");
+    let [unchecked] = &answer["notChecked"].as_array().unwrap()[..] else { panic!("{answer:#}") };
+    assert_eq!(unchecked["what"], "waiting jobs");
+
+    add("1004", "others", &[Permission::Administration, Permission::ActionsRead]);
+    for elsewhere in ["1004", "99999"] {
+        let answer = examined(elsewhere);
+        assert_eq!(ids(&answer), ["forge-refused"], "{elsewhere}: {answer:#}");
+    }
 }
