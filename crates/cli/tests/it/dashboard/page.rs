@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::emulators::axe;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -267,6 +269,43 @@ fn the_page_goes_on_after_a_restart_of_the_program() {
     browser.until("the page is live", LIVE);
     browser.until("it shows what is so now", &lane_has("idle", 1));
     browser.until("and nothing older", &lane_has("running", 0));
+}
+
+/// What it costs the program is measured by `cargo xtask bench dashboard`.
+#[test]
+fn the_page_stays_live_while_five_thousand_machines_change() {
+    const CHANGED: usize = 500;
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    crowd(&home, 5_000);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    let count = |state: &str| {
+        let shown = format!("document.querySelector('.lane[data-state={state}] .count')");
+        format!("Number({shown}.textContent.replace(',', ''))")
+    };
+    let (idle, claimed) = (count("idle"), count("claimed"));
+    browser.until("all are shown", &format!("{idle} === 1249 && {claimed} === 1249"));
+    let cards = "[...document.querySelectorAll('.lane')].every((lane) => lane.querySelectorAll('.card').length <= 40)";
+    assert_eq!(browser.value(cards), true, "a lane shows the first ones only");
+    browser.value(
+        "{ const place = document.getElementById('connection'); window.kinds = []; \
+         new MutationObserver(() => window.kinds.push(place.dataset.kind)) \
+         .observe(place, { attributes: true }) }",
+    );
+    let sql = "UPDATE instances SET state = 'claimed', run = '7', updated_at = ?1 WHERE id = \
+               (SELECT id FROM instances WHERE state = 'idle' ORDER BY id LIMIT 1)";
+    let file = home.file();
+    // One after the other, while the page's program reads the pool.
+    for _ in 0..CHANGED {
+        let now = Timestamp::try_from(SystemTime::now()).unwrap().to_string();
+        assert_eq!(file.execute(sql, [now]), Ok(1));
+    }
+    let moved = format!("{idle} === {} && {claimed} === {}", 1_249 - CHANGED, 1_249 + CHANGED);
+    browser.until("each has moved", &moved);
+    let kinds = browser.value("[...new Set(window.kinds)].filter((kind) => kind !== 'live')");
+    assert_eq!(kinds, Value::Array(Vec::new()), "it was live all the time");
+    assert_sound(&mut browser);
 }
 
 #[test]
