@@ -88,6 +88,28 @@ fn machines_move_between_the_lanes() {
 }
 
 #[test]
+fn before_the_pool_has_been_read_no_lane_says_that_it_is_empty() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    home.provision("17", 1).succeeded();
+    let served = Served::of(&home);
+    // Nothing can be read, so the page gets no picture.
+    home.file().execute("ALTER TABLE settings RENAME TO hidden", []).unwrap();
+    browser.open(&served.url());
+    let trouble = "document.getElementById('trouble').textContent.includes('cannot be read since')";
+    browser.until("it says so", trouble);
+    // The lanes are drawn before that.
+    let lanes = "[...document.querySelectorAll('.lane:not([hidden])')]";
+    let words = "lane.querySelector('.count').textContent + lane.querySelector('.empty').hidden";
+    let said = browser.value(&format!("{lanes}.map((lane) => {words})"));
+    assert_eq!(said, serde_json::json!(vec!["true"; 5]));
+    home.file().execute("ALTER TABLE hidden RENAME TO settings", []).unwrap();
+    browser.until("one runs", &lane_has("running", 1));
+    let empty = "document.querySelector('.lane[data-state=idle]').innerText.includes('none')";
+    browser.until("and none is idle", empty);
+}
+
+#[test]
 fn stories_open_by_mouse_and_by_keyboard() {
     let Some(mut browser) = Browser::start() else { return };
     let home = Home::with(&[]);

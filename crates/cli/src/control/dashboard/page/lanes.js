@@ -30,10 +30,11 @@ export class Lanes {
   }
 
   lane(state, title, what) {
-    const count = element("span", { class: "count" }, "0");
+    // Before the pool has been read, it is not said that there are none.
+    const count = element("span", { class: "count" });
     const list = element("ul", { "aria-label": `${title} machines` });
     const more = element("button", { type: "button", class: "plain more", hidden: "" });
-    const empty = element("p", { class: "quiet empty" }, "none");
+    const empty = element("p", { class: "quiet empty", hidden: "" }, "none");
     const lane = { count, list, more, empty, most: FIRST };
     more.addEventListener("click", () => {
       lane.most += MORE;
@@ -41,7 +42,7 @@ export class Lanes {
     });
     lane.root = element(
       "section",
-      { class: "lane", "data-state": state, "aria-label": title },
+      { class: "lane", "data-state": state, "aria-label": title, hidden: state === "preserved" ? "" : null },
       element("h3", {}, element("span", { class: "dot", "aria-hidden": "true" }), `${title} `, count),
       element("p", { class: "quiet what" }, what),
       empty,
@@ -53,6 +54,7 @@ export class Lanes {
 
   draw(pool) {
     this.pool = pool;
+    if (!pool.summary) return;
     const matching = [...pool.machines.values()].filter((machine) => matches(machine, pool));
     const all = pool.machines.size;
     const text = pool.filter || pool.class ? `${counted(matching.length, "machine matches", "machines match")} of ${all.toLocaleString("en")}` : "";
