@@ -7,7 +7,7 @@ use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Role, Service};
 
 use super::harness::{AwsHarness, LAUNCH};
 use super::teardown::{teardown, with_teardown_policy};
-use crate::explain::harmless::told_delay;
+use crate::explain::harmless::assert_saw_late;
 use crate::explain::{NO_SUMMARY, assert_tells, kill_provision_before, told};
 use crate::harness::{Answer, Background, Driven, Receiver, until};
 
@@ -105,15 +105,7 @@ fn between_a_change_and_its_wake_up() {
     // The agent has just looked, and looks again 12 s later: half of what a claim waits.
     harness.ondeck(&["provision", "--run-id=2", "--machine-source=pool"]).succeeded();
     harness.control.clear_faults();
-    let delay = |subject: &str| told_delay(&told(&harness, subject), machine, "2");
-    until("its story tells it", || delay("2").is_some());
-    let after = delay("2").unwrap();
-    assert!((2.0..14.0).contains(&after), "{after}");
-    assert_eq!(delay(machine), Some(after));
-    assert_tells(
-        &told(&harness, "2"),
-        &["The run claimed", "saw the claim of run 2", "passed the checks"],
-    );
+    assert_saw_late(&harness, machine, "2", 2.0..14.0);
     harness.release("2").succeeded();
 }
 
@@ -137,7 +129,7 @@ fn between_receive_and_put_back_of_pool() {
     harness.kill_before("put-back", &["pool", "list"]);
     assert_tells(&told(&harness, machine), &["It is idle", "The pool announces it since"]);
     let next = harness.provision("2", 1).succeeded();
-    assert_eq!(next.ids(), [machine.clone()], "the queue shows the ticket again");
+    assert_eq!(next.ids().concat(), *machine, "the queue shows the ticket again");
     let story = told(&harness, "2");
     assert_tells(
         &story,

@@ -1,5 +1,8 @@
 //! Windows that end no machine and no run: what a story tells of them, and that it tells nothing else.
 
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 
 use super::{assert_tells, told};
@@ -9,8 +12,21 @@ use crate::harness::{Answer, Background, Driven, Home, Receiver, signal, until};
 const CLAIMED_FOR_LONG: &str = "SELECT count(*) FROM events WHERE transition = 'claim'
     AND run = '2' AND at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-4 seconds')";
 
+/// Asserts that the stories of a run and of its machine tell that the agent saw the claim so many seconds
+/// late. They do as soon as the agent has sent a heartbeat after it.
+#[track_caller]
+pub(crate) fn assert_saw_late(pool: &impl Driven, machine: &str, run: &str, seconds: Range<f64>) {
+    let delay = |subject: &str| told_delay(&told(pool, subject), machine, run);
+    until("its story tells it", || delay(run).is_some());
+    let after = delay(run).unwrap();
+    assert!(seconds.contains(&after), "{after}");
+    assert_eq!(delay(machine), Some(after));
+    let saw = format!("saw the claim of run {run}");
+    assert_tells(&told(pool, run), &["The run claimed", &saw, "passed the checks"]);
+}
+
 /// The delay in seconds that a story tells of an agent.
-pub(crate) fn told_delay(story: &str, machine: &str, run: &str) -> Option<f64> {
+fn told_delay(story: &str, machine: &str, run: &str) -> Option<f64> {
     let saw = format!("The agent of {machine} saw the claim of run {run} ");
     let (_, rest) = story.split_once(&saw)?;
     let (span, rest) = rest.split_once(" after it was made, by its own clock. ").unwrap();
@@ -24,12 +40,14 @@ fn an_agent_that_saw_its_claim_late() {
     let patient = ["--claim-registration-timeout-sec=60", "--claim-timeout-sec=120"];
     let home = Home::with(&[&["--heartbeat-period-sec=4"], &patient[..]].concat());
     let [machine] = &home.warm_up(1)[..] else { panic!("one machine") };
+    let began = Instant::now();
     home.provision("1", 1).succeeded();
+    let may_be_late = began.elapsed() >= Duration::from_secs(2);
     until("its registration is told", || {
         home.number("SELECT count(*) FROM heartbeats WHERE registration_ms IS NOT NULL") == 1
     });
     for story in [told(&home, "1"), told(&home, machine)] {
-        assert_eq!(told_delay(&story, machine, "1"), None, "it was in time: {story}");
+        assert!(may_be_late || told_delay(&story, machine, "1").is_none(), "{story}");
     }
     home.release("1").succeeded();
 
@@ -39,15 +57,7 @@ fn an_agent_that_saw_its_claim_late() {
     until("it has been claimed for a while", || home.number(CLAIMED_FOR_LONG) > 0);
     signal(pid, Signal::CONT);
     provision.finish().succeeded();
-    let delay = |subject: &str| told_delay(&told(&home, subject), machine, "2");
-    until("its story tells it", || delay("2").is_some());
-    let after = delay("2").unwrap();
-    assert!((4.0..60.0).contains(&after), "{after}");
-    assert_eq!(delay(machine), Some(after));
-    assert_tells(
-        &told(&home, "2"),
-        &["The run claimed", "saw the claim of run 2", "passed the checks"],
-    );
+    assert_saw_late(&home, machine, "2", 4.0..60.0);
 }
 
 #[test]
@@ -61,7 +71,7 @@ fn between_receive_and_put_back_of_pool() {
         &["Run warm-up released it", "It is idle", "The pool announces it since"],
     );
     let next = home.provision("2", 1).succeeded();
-    assert_eq!(next.ids(), [machine.clone()], "the queue shows the ticket again");
+    assert_eq!(next.ids().concat(), *machine, "the queue shows the ticket again");
     // That it was a command and no run which held the ticket is not known.
     let story = told(&home, "2");
     assert_tells(

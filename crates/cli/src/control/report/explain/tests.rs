@@ -19,7 +19,7 @@ use ondeck_core::model::summary::{
 };
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::explain::{
-    Gap, MachineOfRun, MachineStory, RunStory, Step, Story, Typical,
+    Gap, MachineOfRun, MachineStory, RunStory, Sight, Step, Story, Typical,
 };
 use ondeck_core::modes::provision::{ProvisionOptions, Request, SourcePolicy};
 
@@ -141,6 +141,50 @@ fn the_life_of_a_machine() {
         because(step(57, "reap", State::Terminated, None, None), "idle for too long"),
     ];
     assert_snapshot!("life", told(Story::Machine(Box::new(machine(None, life)))));
+}
+
+#[test]
+fn a_claim_that_its_agent_saw_late_is_told_where_it_was_seen() {
+    use State::{Claimed, Running};
+    let in_one_line = |story| told(story).split_whitespace().collect::<Vec<_>>().join(" ");
+    let life = || {
+        vec![
+            step(30, "claim", Claimed, Some("8"), None),
+            step(50, "commit", Running, Some("8"), None),
+        ]
+    };
+    let told_after = |millis: u64| {
+        let after = Duration::from_millis(millis);
+        let sight = Some(Sight { run: run("8"), at: at(30) + after, after });
+        let of_machine = MachineStory { sight: sight.clone(), ..machine(None, life()) };
+        let of_run = MachineOfRun { sight, ..of_run("i-1", life(), None) };
+        let of_run = story(Vec::new(), vec![of_run]);
+        [Story::Machine(Box::new(of_machine)), Story::Run(Box::new(of_run))].map(in_one_line)
+    };
+    for text in told_after(12_300) {
+        let (_, late) = text.split_once("12:00:42.300 The agent of i-1 saw the claim of").unwrap();
+        assert!(late.contains("12 s after it was made") && late.contains("12:00:50"), "{text}");
+    }
+    for (millis, is_told) in [(0, false), (1_999, false), (2_000, true)] {
+        for text in told_after(millis) {
+            assert_eq!(text.contains("saw the claim"), is_told, "{millis}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_a_run_has_that_its_provider_takes_away() {
+    let mut status = AgentStatus { heartbeat: None, report: None };
+    let now = |status: &AgentStatus| {
+        let record = Some(record(State::Running, Some("7")));
+        let machine = MachineOfRun { status: status.clone(), ..of_run("i-1", Vec::new(), record) };
+        let story = story(Vec::new(), vec![machine]);
+        ExplainReport::of(Story::Run(Box::new(story))).present.concat()
+    };
+    assert!(now(&status).ends_with("(in 4 min 00 s)."), "{}", now(&status));
+    let beat = Heartbeat::new(at(58), Duration::from_secs(5));
+    status.heartbeat = Some(Heartbeat { interrupted: true, ..beat });
+    assert!(now(&status).ends_with(super::INTERRUPTED), "{}", now(&status));
 }
 
 #[test]
