@@ -228,6 +228,11 @@ fn what_is_left_of_the_cap_is_shown_without_a_click() {
     };
     let expected = used["reservedUsd"].as_f64().unwrap() / 0.25;
     assert!((share(1) - expected).abs() < 0.02, "{widths}: {used}");
+    let near = format!("{text}.includes('nearly used up')");
+    assert_eq!(browser.value(&near), false, "{used}");
+    let little = used["reservedUsd"].as_f64().unwrap() * 1.15;
+    home.refresh(&[&format!("--max-spend-per-day={little}")]);
+    browser.until("it is nearly used up", &near);
     home.refresh(&["--reset=max-spend-per-day,max-machine-age-min"]);
     browser.until("it is gone", "document.getElementById('cap').hidden");
     assert_sound(&mut browser);
