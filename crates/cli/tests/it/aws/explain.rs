@@ -7,7 +7,7 @@ use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Role, Service};
 
 use super::harness::{AwsHarness, LAUNCH};
 use super::teardown::{teardown, with_teardown_policy};
-use crate::explain::harmless::assert_saw_late;
+use crate::explain::harmless::{LOOKED_AT, assert_saw_late, kill_a_look_at_the_pool};
 use crate::explain::{NO_SUMMARY, assert_tells, kill_provision_before, told};
 use crate::harness::{Answer, Background, Driven, Receiver, until};
 
@@ -124,17 +124,9 @@ fn a_machine_that_its_provider_takes_away() {
 
 #[test]
 fn between_receive_and_put_back_of_pool() {
-    let harness = AwsHarness::with(&["--ticket-hold-sec=5", "--pickup-patience-sec=20"]);
+    let harness = AwsHarness::with(&LOOKED_AT);
     let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
-    harness.kill_before("put-back", &["pool", "list"]);
-    assert_tells(&told(&harness, machine), &["It is idle", "The pool announces it since"]);
-    let next = harness.provision("2", 1).succeeded();
-    assert_eq!(next.ids().concat(), *machine, "the queue shows the ticket again");
-    let story = told(&harness, "2");
-    assert_tells(
-        &story,
-        &["tickets that other calls held", "The run claimed", "handed to the run"],
-    );
+    kill_a_look_at_the_pool(&harness, machine);
 }
 
 #[test]

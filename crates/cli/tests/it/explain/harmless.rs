@@ -62,22 +62,28 @@ fn an_agent_that_saw_its_claim_late() {
 
 #[test]
 fn between_receive_and_put_back_of_pool() {
-    let home = Home::with(&["--ticket-hold-sec=4", "--pickup-patience-sec=20"]);
+    let home = Home::with(&LOOKED_AT);
     let [machine] = &home.warm_up(1)[..] else { panic!("one machine") };
-    home.kill_before("put-back", &["pool", "list"]);
-    let before = told(&home, machine);
+    kill_a_look_at_the_pool(&home, machine);
+}
+
+/// A pool whose runs wait for tickets that are hidden.
+pub(crate) const LOOKED_AT: [&str; 2] = ["--ticket-hold-sec=5", "--pickup-patience-sec=20"];
+
+/// Kills `ondeck pool list` with the ticket of the only idle machine, and asserts what is told of it and
+/// of the next run.
+pub(crate) fn kill_a_look_at_the_pool(pool: &impl Driven, machine: &str) {
+    pool.kill_before("put-back", &["pool", "list"]);
     assert_tells(
-        &before,
+        &told(pool, machine),
         &["Run warm-up released it", "It is idle", "The pool announces it since"],
     );
-    let next = home.provision("2", 1).succeeded();
-    assert_eq!(next.ids().concat(), *machine, "the queue shows the ticket again");
+    let next = pool.provision("2", 1).succeeded();
+    assert_eq!(next.ids().concat(), machine, "the queue shows the ticket again");
     // That it was a command and no run which held the ticket is not known.
-    let story = told(&home, "2");
-    assert_tells(
-        &story,
-        &["for tickets that other calls held", "The run claimed", "handed to the run"],
-    );
+    let story = told(pool, "2");
+    let waited = "for tickets that other calls held";
+    assert_tells(&story, &[waited, "The run claimed", "handed to the run"]);
     assert!(!story.contains("lost to"), "{story}");
 }
 
