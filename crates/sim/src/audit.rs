@@ -7,6 +7,7 @@ mod economy;
 mod hand_over;
 mod health;
 mod invariant;
+mod ledger;
 mod limits;
 mod operators;
 mod pool_rules;
@@ -169,6 +170,8 @@ pub(crate) struct Audit {
     last_refresh: Option<(Timestamp, Timestamp)>,
     /// Machines whose launchers began when there was no ceiling, and when they were launched.
     launched_unaware: BTreeMap<InstanceId, Timestamp>,
+    /// The day for which each launch was reserved that may cost money.
+    reserved_days: BTreeMap<IntentId, Timestamp>,
     /// By when a refresh has seen of each machine that is gone that it is.
     paid_until: BTreeMap<InstanceId, Timestamp>,
     /// When a refresh last ended, successful or not.

@@ -437,7 +437,8 @@ impl Audit {
                 changed.is_none_or(|changed| changed + SKEW < began)
                     && record.ticketed_at.is_some()
                     && !record.is_expired(now + SKEW)
-                    && self.is_over(record, began, began) == IsOver::Yes
+                    && (self.is_over(record, began, began) == IsOver::Yes
+                        || record.departure == Departure::Retired)
             };
             let idle = self.records.values().filter(is_idle);
             let missed = idle.filter(long_ago).map(|record| record.id.clone()).next();

@@ -140,6 +140,7 @@ impl Harness {
             let now = self.kernel.true_time();
             self.world.audit().reserves_no_more(began, &counted, &removed, now);
             self.world.audit().reserves_enough(&counted, &removed, now);
+            self.world.audit().drains_what_does_not_fit(began, &counted, now);
         }
     }
 
