@@ -103,7 +103,9 @@ impl Agent {
             if let Some(why) = self.must_terminate(memory, beat).await {
                 let now = self.clock.steady();
                 let over = now.saturating_sub(*overdue_since.get_or_insert(now));
-                if over >= LEAVES_WITHIN || !memory.is_leaving() {
+                // A report would be refused as well.
+                let is_refused = memory.with_refusals(|it| it.until_next_look(now).is_some());
+                if over >= LEAVES_WITHIN || is_refused || !memory.is_leaving() {
                     return why;
                 }
                 self.clock.sleep(LEAVING_PAUSE).await;
