@@ -437,8 +437,7 @@ impl Audit {
                 changed.is_none_or(|changed| changed + SKEW < began)
                     && record.ticketed_at.is_some()
                     && !record.is_expired(now + SKEW)
-                    && (self.is_over(record, began, began) == IsOver::Yes
-                        || record.departure == Departure::Retired)
+                    && self.is_over(record, began, began) == IsOver::Yes
             };
             let idle = self.records.values().filter(is_idle);
             let missed = idle.filter(long_ago).map(|record| record.id.clone()).next();

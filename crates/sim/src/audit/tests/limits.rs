@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::ceiling::MachineCount;
-use ondeck_core::model::departure::Departure;
 use ondeck_core::model::heartbeat::{Heartbeat, PROTOCOL};
 use ondeck_core::modes::refresh;
 use ondeck_core::ports::{Receipt, ReceivedMessage};
@@ -118,18 +117,6 @@ fn only_machines_that_have_reached_a_limit_are_replaced() {
     assert_eq!(kept(false, 2, None), None, "it is still leaving its run");
     assert_eq!(kept(true, 2, Some(3)), None, "the other one was to go, and a run has claimed it");
     assert_eq!(kept(true, 2, Some(1)), Some(Invariant::Lifetime), "the other one was not to go");
-    let retired = |departure: Departure| {
-        after(|audit| {
-            with_settings(audit, &[]);
-            audit.is_steady = true;
-            audit.refresh_begins(Pid(1), &BTreeMap::new(), at(10));
-            let idle = record(State::Idle, "", Some(600));
-            audit.existing(&Record { departure, ticketed_at: Some(at(0)), ..idle });
-            audit.refresh_rotates(&refresh::Outcome::default(), (at(10), at(20)));
-        })
-    };
-    assert_eq!(retired(Departure::Retired), Some(Invariant::Lifetime), "an operator wants that");
-    assert_eq!(retired(Departure::None), None);
 }
 
 #[test]
