@@ -35,9 +35,11 @@ impl Agent {
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
                 Ok(account) => {
                     self.signal(memory, Signal::Deregistered, Some(&label), &account).await;
+                    memory.set_left();
                 }
                 Err(why) => {
                     self.signal(memory, Signal::DeregisterFailed, Some(&label), &why).await;
+                    memory.set_left();
                     return pending().await;
                 }
             }

@@ -38,6 +38,12 @@ const MAX_FINAL_READS: u32 = 3;
 /// How long an agent that terminates its machine waits for the runner to stop listening.
 const STOP_LISTENING: Duration = Duration::from_secs(10);
 
+/// How long an agent past its deadline goes on to leave a run that is over. A job is stopped within 16 s.
+const LEAVES_WITHIN: Duration = Duration::from_secs(20);
+
+/// The pause between two looks meanwhile.
+const LEAVING_PAUSE: Duration = Duration::from_secs(1);
+
 /// A heartbeat that was not sent is retried after the heartbeat period divided by this.
 const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
 
@@ -79,7 +85,12 @@ impl Agent {
 
     /// Sends heartbeats and watches the deadline, concurrently with [`Agent::work`]. Returns why
     /// the machine must terminate, as soon as it must.
+    ///
+    /// The agent may hear of a release only after the deadline that the release has set: if the run has
+    /// left no idle time, and the grace is short. It leaves the run first, because the release waits for
+    /// its report.
     async fn watch(&self, memory: &Memory) -> String {
+        let mut overdue_since = None;
         loop {
             // A store that never answers must not keep the machine alive.
             let left = self.time_left(memory);
@@ -90,8 +101,17 @@ impl Agent {
                 Either::Right(_) => false,
             };
             if let Some(why) = self.must_terminate(memory, beat).await {
-                return why;
+                let now = self.clock.steady();
+                let over = now.saturating_sub(*overdue_since.get_or_insert(now));
+                // A report would be refused as well.
+                let is_refused = memory.with_refusals(|it| it.until_next_look(now).is_some());
+                if over >= LEAVES_WITHIN || is_refused || !memory.is_leaving() {
+                    return why;
+                }
+                self.clock.sleep(LEAVING_PAUSE).await;
+                continue;
             }
+            overdue_since = None;
 
             // A few lost heartbeats make a machine unhealthy, so a lost one is retried soon. Another
             // period that is set meanwhile holds from the next heartbeat on, which announces it.

@@ -34,6 +34,8 @@ struct Inner {
     last_report_at: Timestamp,
     idle_generation: Option<u32>,
     exclusive_use: ExclusiveUse,
+    /// Whether a run is over, and the control plane does not know yet how the agent has left it.
+    owes_report: bool,
     refusals: Refusals,
     wake_ups: WakeUps,
     /// When the store last answered a look at the record.
@@ -76,6 +78,7 @@ impl Memory {
             last_report_at: Timestamp::from_millis(0),
             idle_generation: None,
             exclusive_use: ExclusiveUse::default(),
+            owes_report: false,
             refusals: Refusals::default(),
             wake_ups: WakeUps::default(),
             looked_at: None,
@@ -140,7 +143,21 @@ impl Memory {
     pub(crate) fn end_use(&self, record: Option<&Record>) {
         let is_given_back =
             record.is_some_and(|it| it.state == State::Idle && !it.reuse.is_never());
-        self.inner().exclusive_use.is_given_back = is_given_back;
+        let mut inner = self.inner();
+        inner.exclusive_use.is_given_back = is_given_back;
+        inner.owes_report = true;
+    }
+
+    /// Remembers that the control plane knows how the agent has left its last run.
+    pub(crate) fn set_left(&self) {
+        self.inner().owes_report = false;
+    }
+
+    /// Whether the record says that a run is over, and the agent has not left it yet, or not said so.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let inner = self.inner();
+        let is_idle = matches!(inner.record, LastRecord::Present { state: State::Idle, .. });
+        is_idle && (inner.serving.is_some() || inner.owes_report)
     }
 
     /// Whether the run that is over has used the machine and had asked for one of its own.

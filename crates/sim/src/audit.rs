@@ -7,6 +7,7 @@ mod economy;
 mod hand_over;
 mod health;
 mod invariant;
+mod ledger;
 mod limits;
 mod operators;
 mod pool_rules;
@@ -52,6 +53,9 @@ const IN_FLIGHT: Duration = Duration::from_secs(32);
 
 /// How long an agent may take to notice that the operator has reassigned its machine by hand.
 const NOTICE_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long an agent that is woken waits for a wake-up at most before it looks at its record.
+const LONGEST_UNWOKEN: Duration = Duration::from_secs(15);
 
 /// An agent that terminates its machine must have read its record within this time, which is longer
 /// than it waits for an answer.
@@ -146,6 +150,8 @@ pub(crate) struct Audit {
     only_deaths: bool,
     /// Whether calls work as in a quiet history, though machines may be taken away.
     judges_runs: bool,
+    /// How late an agent may look at its record because it waits for a wake-up.
+    looks_within: Duration,
     /// Whether each agent that is up is seen to be.
     agents_beat: bool,
     /// The provisions that have not reported, with their runs.
@@ -164,6 +170,8 @@ pub(crate) struct Audit {
     last_refresh: Option<(Timestamp, Timestamp)>,
     /// Machines whose launchers began when there was no ceiling, and when they were launched.
     launched_unaware: BTreeMap<InstanceId, Timestamp>,
+    /// The day for which each launch was reserved that may cost money.
+    reserved_days: BTreeMap<IntentId, Timestamp>,
     /// By when a refresh has seen of each machine that is gone that it is.
     paid_until: BTreeMap<InstanceId, Timestamp>,
     /// When a refresh last ended, successful or not.
@@ -220,6 +228,7 @@ impl Audit {
         self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
         self.time_limit = plan.time_limit;
         self.lists_at_once = plan.listing_lag == 0;
+        self.looks_within = plan.wake_ups.as_ref().map_or(Duration::ZERO, |_| LONGEST_UNWOKEN);
         self.calls_take(Duration::from_micros(plan.rates.latency));
         self.stored.push((timestamp(0), plan.settings.clone()));
         self.settings_in_force(timestamp(0), settings);

@@ -59,7 +59,7 @@ pub fn play(plan: &Plan, journal: bool) -> History {
     History {
         violation,
         steps: kernel.steps(),
-        lasted: Duration::from_micros(kernel.now()),
+        lasted: Duration::from_micros(kernel.now() - plan.begins_at),
         faults: kernel.faults(),
         tally: harness.tally.clone(),
         journal: kernel.journal(),
@@ -124,6 +124,7 @@ fn play_phases(harness: &mut Harness, plan: &Plan) {
 
 /// Starts the first refresh, or lets runs come before it.
 fn set_up(harness: &mut Harness, plan: &Plan) {
+    harness.kernel.advance_to(plan.begins_at);
     match plan.first_refresh_at {
         None => {
             write_settings(harness, plan);

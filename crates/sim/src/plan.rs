@@ -61,6 +61,8 @@ pub enum Action {
     Reassign(usize),
     /// An operator drains a machine, selected like that, or all.
     Drain(Option<usize>),
+    /// An operator lets refresh replace a machine, selected like that, when it is idle.
+    Retire(usize),
     /// An operator terminates a machine, selected like that, unless a run has it.
     Terminate(usize),
 }
@@ -70,6 +72,8 @@ pub enum Action {
 pub struct Plan {
     /// The seed of all random numbers.
     pub seed: u64,
+    /// When the history begins, in microseconds. All times of the plan are later.
+    pub begins_at: u64,
     /// The settings that the first refresh writes.
     pub settings: BTreeMap<String, String>,
     /// The actions, each with its time in microseconds.
@@ -197,6 +201,7 @@ impl Plan {
         }
         plan.forbid_reuse();
         plan.add_surprises();
+        plan.begin_before_midnight();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }

@@ -104,6 +104,9 @@ pub fn violation_report(seed: u64, first: &History, shrunk: &Shrunk) -> String {
     let other_faults: Vec<String> =
         plan.other_faults.iter().map(|(fault, _)| fault.to_string()).collect();
     line(&format!("shrunk in {} histories to:", shrunk.tried));
+    if plan.begins_at > 0 {
+        line(&format!("  begins at {} s", plan.begins_at / 1_000_000));
+    }
     for (at, action) in &plan.actions {
         line(&format!("  at {:>4} s  {action:?}", at / 1_000_000));
     }

@@ -162,3 +162,24 @@ async fn a_run_goes_on_while_its_agent_is_refused() {
     let [reads, ..] = store.counts();
     assert!(reads >= 9, "looks are as frequent as before: {reads}");
 }
+
+/// It could not report that it has left its run.
+#[tokio::test]
+async fn a_refused_agent_whose_time_is_up_terminates_its_machine_at_once() {
+    let mut harness = Harness::with(&[("self-termination-grace-sec", "1")]).await;
+    let store = RefusingStore::new(harness.memory.store.clone(), false, false);
+    let record = harness.insert_record(State::Running, Duration::from_secs(30 * 60));
+    harness.boot_on(store.clone());
+    harness.sleep(Duration::from_secs(3)).await;
+    store.set(false, true);
+    let threshold = Some(harness.plane.now() + Duration::from_secs(4));
+    harness.memory.store.insert(Record { state: State::Idle, run: None, threshold, ..record });
+    harness.sleep(Duration::from_secs(3)).await;
+    assert_eq!(harness.labels.of(&machine()), None, "it has left its run");
+    store.set(true, true);
+    store.counts();
+    harness.sleep(Duration::from_secs(12)).await;
+    assert!(!harness.is_alive());
+    let [reads, ..] = store.counts();
+    assert!(reads <= 9, "looks back off: {reads}");
+}

@@ -110,7 +110,7 @@ fn condition(reservation: &Reservation, limits: &Limits) -> Condition {
     Condition { text, values }
 }
 
-/// Settles a reservation, unless it has another number of places.
+/// Settles a reservation, unless it has another number of places or another price.
 pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult<()> {
     const EFFECT: &str = "SET #reservations.#intent.#count = :to, \
          #reservations.#intent.#settledAt = :at, #reservations.#intent.#machines = :machines, \
@@ -119,8 +119,7 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
     const CONDITION: &str = "#reservations.#intent.#count = :from";
     const MONEY: &str = ", #reservations.#intent.#hourly = :hourly, \
          #spend.#committed = #spend.#committed - :money";
-    const OF_DAY: &str =
-        " AND #spend.#day = :day AND attribute_exists(#reservations.#intent.#hourly)";
+    const OF_DAY: &str = " AND #spend.#day = :day AND #reservations.#intent.#hourly = :reserved";
     let Settlement { intent, class, from, to, machines, at, spend } = settlement;
     let Some(back) = from.checked_sub(*to) else { return Ok(()) };
     let (mut effect, mut condition) = (EFFECT.to_owned(), CONDITION.to_owned());
@@ -136,6 +135,7 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
         effect.push_str(MONEY);
         condition.push_str(OF_DAY);
         values.extend([
+            (":reserved", number(money.reserved.nanos())),
             (":hourly", number(money.hourly.nanos())),
             (":money", number(money.back.nanos())),
             (":day", text(money.day)),

@@ -227,8 +227,8 @@ impl MachineCount {
         Some(self)
     }
 
-    /// The count after a settlement; `None` if it has no effect, because the reservation is gone or
-    /// has another number of places, or because its money was reserved on another day.
+    /// The count after a settlement; `None` if it has no effect, because the reservation is gone, or has
+    /// another number of places or another price, or because its money was reserved on another day.
     #[must_use]
     pub fn settle(mut self, settlement: &Settlement) -> Option<MachineCount> {
         let reserved = self.reservations.get_mut(&settlement.intent)?;
@@ -237,7 +237,8 @@ impl MachineCount {
         }
         if let Some(money) = &settlement.spend {
             let of_day = self.spend.as_mut().filter(|spend| spend.day == money.day)?;
-            reserved.spend.as_mut()?.hourly = money.hourly;
+            let cost = reserved.spend.as_mut().filter(|cost| cost.hourly == money.reserved)?;
+            cost.hourly = money.hourly;
             of_day.committed = of_day.committed - money.back;
         }
         (reserved.count, reserved.settled_at) = (settlement.to, Some(settlement.at));
@@ -431,7 +432,8 @@ mod tests {
     fn money_that_a_launch_does_not_need_returns_once_and_only_on_its_day() {
         let (count, limits) = with_money();
         let full = count.reserve(&costing("a", 1.0), &limits).unwrap();
-        let money = SpendSettlement { day: at(0), hourly: usd(0.25), back: usd(1.5) };
+        let (day, reserved) = (at(0), usd(1.0));
+        let money = SpendSettlement { day, reserved, hourly: usd(0.25), back: usd(1.5) };
         let settlement = Settlement {
             intent: "a".parse().unwrap(),
             class: class("large"),
@@ -445,6 +447,9 @@ mod tests {
         assert_eq!(settled.spend.as_ref().unwrap().committed, usd(3.5));
         assert_eq!(settled.reserved_spends().next().unwrap().hourly, usd(0.25));
         assert_eq!(settled.settle(&settlement), None, "a repetition");
+        let all = Settlement { to: 2, ..settlement.clone() };
+        let settled = full.clone().settle(&all).unwrap();
+        assert_eq!(settled.settle(&all), None, "a repetition of one that keeps all places");
         let next_day = full.on_day(at(24 * HOUR), Duration::from_secs(2 * HOUR)).unwrap();
         let carried = usd(0.25 * 2.0 + 1.0 * 6.0);
         assert_eq!(next_day.spend.as_ref().unwrap().committed, carried);

@@ -60,6 +60,9 @@ pub struct SpendSettlement {
     /// The day that the money was reserved on. If the spend is of another day, the settlement has no
     /// effect: refresh corrects it when it has counted.
     pub day: Timestamp,
+    /// What an hour of the reservation costs. With another price, the settlement has no effect: it has
+    /// been made before, and its answer was lost.
+    pub reserved: Money,
     /// What an hour of the launched machines costs.
     pub hourly: Money,
     /// How much of the day's money is given back.

@@ -44,9 +44,11 @@ impl Audit {
         let is_used_up = before.state == State::Idle
             && condition.is_some_and(|it| it.has_worked)
             && last_run.is_some_and(|run| self.asks_for_own_machines(run));
+        // A process whose clock is behind does not see yet that another has expired it.
+        let is_expired = before.threshold.is_some_and(|threshold| threshold <= before.updated_at);
         // An operator wants it to leave.
         let is_wanted_gone = self.is_operator(by) || Audit::is_wanted_gone(before);
-        if !early || is_replaced || is_released || is_used_up || is_wanted_gone {
+        if !early || is_replaced || is_released || is_used_up || is_wanted_gone || is_expired {
             return;
         }
         let how = format!("{} was expired before its time, {}", before.id, before.state);

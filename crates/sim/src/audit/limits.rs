@@ -173,8 +173,9 @@ impl Audit {
     }
 
     /// A refresh without faults has ended. As many machines as the minimum says must be idle, and
-    /// have at least half of their time left, unless a run has claimed one meanwhile.
-    pub(crate) fn refresh_keeps(&mut self, by: Pid, now: Timestamp) {
+    /// have at least half of their time left, unless a run has claimed one meanwhile. One of its `warnings`
+    /// may say that no time was left to launch what is missing.
+    pub(crate) fn refresh_keeps(&mut self, by: Pid, warnings: &[String], now: Timestamp) {
         self.refresh_ended = Some(now);
         let Some((_, began)) = self.refreshes.remove(&by).filter(|_| self.is_steady) else {
             return;
@@ -182,6 +183,10 @@ impl Audit {
         let claimed = self.last_claim.is_some_and(|claim| claim + SKEW > began);
         let others = self.refreshes_at_work() > 0;
         if claimed || others || self.has_ceiling_since(began) {
+            return;
+        }
+        let took = now.since(began);
+        if warnings.iter().any(|warning| self.leaves_the_minimum(took, warning)) {
             return;
         }
         let stored = self.stored_since(began);

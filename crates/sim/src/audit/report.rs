@@ -313,6 +313,14 @@ impl Audit {
         })
     }
 
+    /// Whether a refresh that has taken so long may have left what its minimum lacks to the next one, as a
+    /// warning says.
+    pub(super) fn leaves_the_minimum(&self, took: Duration, warning: &str) -> bool {
+        let is_about_a_run = warning.starts_with("run ");
+        !is_about_a_run && self.had_no_time_to_launch(took, warning)
+            || self.was_told_to_stop(took, warning)
+    }
+
     /// Whether a warning says that there was no time for a launch, which is true of a refresh that has
     /// taken so long.
     fn had_no_time_to_launch(&self, took: Duration, warning: &str) -> bool {

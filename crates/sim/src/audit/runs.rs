@@ -137,7 +137,9 @@ impl Audit {
         let threshold = record.threshold.filter(|_| !is_preserved);
         let over = threshold.map_or(changed, |threshold| threshold.max(changed));
         let is_over = threshold.is_none_or(|threshold| threshold < now);
-        if is_over && over + SKEW + NOTICES_WITHIN < now {
+        // It cannot know of a change before it looks.
+        let looked = changed + self.looks_within;
+        if is_over && looked.max(over + SKEW) + NOTICES_WITHIN < now {
             let how = format!("{id} takes a job, and its time was up at {over}");
             self.violated(Invariant::NoJobWhenExpired, how);
         }

@@ -1,18 +1,18 @@
 //! The cap on what machines may cost in a day: computed from how long machines have really existed, and
-//! not from what core reserves.
-//!
-//! No history lasts until midnight in UTC, so the day is the history.
+//! not from what core reserves. A day begins at midnight in UTC.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondeck_core::model::ceiling::MachineCount;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::departure::Departure;
+use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::money::Money;
 use ondeck_core::model::prices::Prices;
-use ondeck_core::model::record::Record;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 
+use super::ledger::on_day;
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
 use crate::plan::spans;
@@ -22,6 +22,9 @@ const CAP: &str = "max-spend-per-day";
 
 /// The shortest time for which a machine of a minimum stays idle.
 const SHORTEST_KEPT: Duration = Duration::from_secs(30 * 60);
+
+/// How long after its launch a machine may count by its reservation, besides the lag of lists.
+const RESERVED_FOR: Duration = Duration::from_secs(60);
 
 /// Reads an amount in dollars, without core's parser.
 fn dollars(text: &str) -> Option<Money> {
@@ -34,12 +37,12 @@ impl Audit {
         self.texts_since(CAP, time).iter().any(|text| !text.is_empty())
     }
 
-    /// Machines were launched. What machines have cost, and what those that exist cost until their
-    /// thresholds, must keep one of the caps that have been in force since the launcher began. `removed`
-    /// says when those ended that are gone.
+    /// Machines were launched under an intent. What machines have cost on the day of its reservation, and
+    /// what those that exist cost until their thresholds, must keep one of the caps that have been in force
+    /// since the launcher began. `removed` says when those ended that are gone.
     pub(crate) fn keeps_cap(
         &mut self,
-        by: Pid,
+        (by, intent): (Pid, &IntentId),
         removed: &BTreeMap<InstanceId, Timestamp>,
         now: Timestamp,
     ) {
@@ -52,7 +55,8 @@ impl Audit {
             let threshold = self.records.get(id).and_then(|record| record.threshold);
             threshold.map_or(now, |threshold| threshold.max(now))
         };
-        let cost = self.cost(|id| removed.get(id).copied().unwrap_or_else(|| until(id)));
+        let day = self.reserved_day(intent, now);
+        let cost = self.cost(day, |id| removed.get(id).copied().unwrap_or_else(|| until(id)));
         if cost > most {
             let how = format!("machines cost {cost}, and {most} is allowed");
             self.violated(Invariant::SpendCap, how);
@@ -71,7 +75,7 @@ impl Audit {
         let [(_, settings)] = self.stored.as_slice() else { return };
         let (Some(spend), true) = (&counted.spend, settings.contains_key(CAP)) else { return };
         let age = self.longest_of(&["max-machine-age-min"]);
-        let least = self.cost(|id| {
+        let least = self.cost(spend.day, |id| {
             let over = |from: Timestamp| {
                 let threshold = self.records.get(id).and_then(|record| record.threshold);
                 threshold.unwrap_or(now).min(from + age).max(now)
@@ -109,6 +113,11 @@ impl Audit {
         }
         let longest = self.longest_life();
         let after_threshold = self.longest_of(&["max-runtime-min", "debug-on-failure-min"]);
+        let is_today = [began.before(SKEW), now + SKEW].map(Timestamp::start_of_day);
+        if !is_today.contains(&spend.day) {
+            let how = format!("a refresh counts at {now} for another day: {spend:?}");
+            return self.violated(Invariant::Counted, how);
+        }
         let until = |id: &InstanceId| {
             let launched = self.launched_at.get(id).copied().unwrap_or(now) + longest;
             let threshold = self.records.get(id).and_then(|record: &Record| record.threshold);
@@ -127,7 +136,7 @@ impl Audit {
         if unpaid.any(|id| self.records.get(id).is_some_and(is_over)) {
             return;
         }
-        let most = self.cost(|id| match self.paid_until.get(id) {
+        let most = self.cost(spend.day, |id| match self.paid_until.get(id) {
             Some(paid) => *paid + 2 * SKEW,
             None => until(id),
         });
@@ -137,12 +146,47 @@ impl Audit {
         }
     }
 
-    /// What all machines cost until the times that `until` tells.
-    fn cost(&self, until: impl Fn(&InstanceId) -> Timestamp) -> Money {
+    /// A refresh has succeeded, and has counted this. If it was alone and more is committed than the cap, as
+    /// after midnight, it has drained every idle machine that would cost less then.
+    pub(crate) fn drains_what_does_not_fit(
+        &mut self,
+        began: Timestamp,
+        counted: &MachineCount,
+        now: Timestamp,
+    ) {
+        let ([(_, settings)], Some(spend)) = (self.stored.as_slice(), &counted.spend) else {
+            return;
+        };
+        let Some(cap) = settings.get(CAP).and_then(|text| dollars(text)) else { return };
+        let ended = self.provision_ended.is_none_or(|ended| ended + 2 * SKEW < began);
+        let alone = self.is_alone(began) && self.provisions_at_work.is_empty() && ended;
+        if !alone || !self.is_steady || spend.committed <= cap {
+            return;
+        }
+        let longest = self.longest_life();
+        let fits_less = |record: &&Record| {
+            let launched = self.launched_at.get(&record.id).copied().unwrap_or(began);
+            let threshold = record.threshold.unwrap_or(now);
+            record.state == State::Idle
+                && record.departure != Departure::Drained
+                && threshold > now + SKEW
+                && launched + RESERVED_FOR < began
+                && self.changed_at.get(&record.id).is_none_or(|at| *at + SKEW < began)
+                && threshold + self.grace + SKEW < launched + longest
+        };
+        let kept = self.records.values().find(fits_less).map(|record| record.id.clone());
+        if let Some(id) = kept {
+            let how = format!("{} is committed of {cap}, and {id} stays", spend.committed);
+            self.violated(Invariant::SpendCap, how);
+        }
+    }
+
+    /// What all machines cost on a day, until the times that `until` tells.
+    fn cost(&self, day: Timestamp, until: impl Fn(&InstanceId) -> Timestamp) -> Money {
         let prices = Prices::built_in();
         let of = |(id, from): (&InstanceId, &Timestamp)| {
             let spec = self.specs.get(id)?;
-            Some(prices.on_demand(&spec.instance_type)?.for_span(until(id).since(*from)))
+            Some(on_day(prices.on_demand(&spec.instance_type)?, day, *from, until(id)))
         };
         self.launched_at.iter().filter_map(of).sum()
     }

@@ -100,6 +100,11 @@ impl Harness {
                     self.operate(Command::Drain, vec![id]);
                 }
             }
+            Action::Retire(nth) => {
+                if let Some(id) = self.nth(nth) {
+                    self.operate(Command::Retire, vec![id]);
+                }
+            }
             Action::Terminate(nth) => {
                 if let Some(id) = self.nth(nth) {
                     self.operate(Command::Terminate, vec![id]);

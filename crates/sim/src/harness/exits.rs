@@ -80,7 +80,7 @@ impl Harness {
                     self.world.audit().refresh_reports(pid, outcome, (began, now));
                     self.world.audit().refresh_rotates(outcome, (began, now));
                     self.attended(outcome, (began, now));
-                    self.world.audit().refresh_keeps(pid, self.kernel.true_time());
+                    self.world.audit().refresh_keeps(pid, &outcome.warnings, now);
                     let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
                     if outcome.failure.is_none() || only_set_up {
                         self.must_be_repaired(began);
@@ -140,6 +140,7 @@ impl Harness {
             let now = self.kernel.true_time();
             self.world.audit().reserves_no_more(began, &counted, &removed, now);
             self.world.audit().reserves_enough(&counted, &removed, now);
+            self.world.audit().drains_what_does_not_fit(began, &counted, now);
         }
     }
 

@@ -146,7 +146,7 @@ impl Harness {
         self.start(ports.pid, Process::new(ProcessKind::Release(run.to_owned()), work));
     }
 
-    /// An operator drains these machines, or all, or terminates those that no run has.
+    /// An operator drains these machines, or all, retires them, or terminates those that no run has.
     pub(super) fn operate(&mut self, command: Command, ids: Vec<InstanceId>) {
         let (ports, plane) = self.mode("operator");
         self.world.audit().operator_begins(ports.pid);

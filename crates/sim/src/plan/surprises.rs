@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ondeck_core::modes::refresh::SHORTEST_LIMIT;
 
-use super::settings::CLASS_NAMES;
+use super::settings::{CAP, CLASS_NAMES};
 use super::{Action, Plan, SECOND};
 use crate::faults::Fault;
-use crate::kernel::{Micros, digest};
+use crate::kernel::{Micros, digest, timestamp};
 
 /// EC2 lists a new machine within seconds as a rule.
 const LONGEST_LISTING_LAG: Micros = 20 * SECOND;
@@ -86,16 +86,44 @@ impl Plan {
         }
     }
 
-    /// Lets operators drain machines and terminate idle ones, a few times.
+    /// Lets some histories begin so that a day of the cap ends while runs come and go, and a few that have no
+    /// cap.
+    pub(super) fn begin_before_midnight(&mut self) {
+        let chosen = digest(&[&self.seed, &"midnight"]);
+        let one_in = if self.settings.contains_key(CAP) { 2 } else { 24 };
+        if !chosen.is_multiple_of(one_in) {
+            return;
+        }
+        let day = Duration::from_secs(24 * 3_600);
+        let midnight = (timestamp(0) + day).start_of_day().since(timestamp(0));
+        let until_midnight = (60 + chosen / 24 % (self.faults_end_at / SECOND - 60)) * SECOND;
+        self.postpone(u64::try_from(midnight.as_micros()).unwrap_or_default() - until_midnight);
+    }
+
+    /// Moves all times of the plan.
+    fn postpone(&mut self, by: Micros) {
+        self.begins_at += by;
+        self.faults_end_at += by;
+        let outages = self.outages.iter_mut().flat_map(|it| [&mut it.from, &mut it.to]);
+        let actions = self.actions.iter_mut().map(|(at, _)| at);
+        let unheard = self.wake_ups.iter_mut().flat_map(|it| &mut it.unheard);
+        let unheard = unheard.flat_map(|(from, to)| [from, to]);
+        for at in outages.chain(actions).chain(unheard).chain(&mut self.first_refresh_at) {
+            *at += by;
+        }
+    }
+
+    /// Lets operators drain and retire machines and terminate idle ones, a few times.
     fn let_operators_work(&mut self) {
         let last = self.faults_end_at / SECOND;
         for nth in 0..6_u64 {
             let drawn = digest(&[&self.seed, &"operator", &nth]);
             let at = (20 + drawn % (last - 20)) * SECOND;
             let machine = usize::try_from(drawn / 7 % 11).unwrap_or_default();
-            let action = match drawn % 5 {
+            let action = match drawn % 7 {
                 0 => Action::Drain(None),
                 1 | 2 => Action::Drain(Some(machine)),
+                3 | 4 => Action::Retire(machine),
                 _ => Action::Terminate(machine),
             };
             self.actions.push((at, action));
@@ -115,5 +143,28 @@ impl Plan {
                 self.actions.push((at + after % (12 * SECOND), Action::StopRefresh));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_histories_with_a_cap_cross_midnight_while_runs_come_and_go() {
+        let (mut all, mut crossing) = (0, 0);
+        for seed in 0..2_000 {
+            let plan = Plan::of(seed);
+            let capped = plan.settings.contains_key(CAP);
+            all += u32::from(capped);
+            assert!(plan.actions.iter().all(|(at, _)| *at > plan.begins_at), "seed {seed}");
+            if plan.begins_at == 0 {
+                continue;
+            }
+            crossing += u32::from(capped);
+            let [first, last] = [plan.begins_at, plan.faults_end_at].map(timestamp);
+            assert!(first.start_of_day() < last.start_of_day(), "seed {seed}");
+        }
+        assert!(all > 150 && crossing * 3 > all && crossing < all, "{crossing} of {all}");
     }
 }

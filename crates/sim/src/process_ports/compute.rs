@@ -120,7 +120,7 @@ impl Compute for ProcessPorts {
             world.audit().within_ceiling(pid, &news, &existing);
             if !news.is_empty() {
                 let removed = world.machines().removals();
-                world.audit().keeps_cap(pid, &removed, now);
+                world.audit().keeps_cap((pid, &order.intent), &removed, now);
             }
             let counted = at_once(Store::machine_count(&world.store)).ok().flatten();
             if let Some(counted) = counted.filter(|_| !news.is_empty()) {

@@ -60,6 +60,15 @@ fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
     now + lag
 }
 
+/// Makes a call that may change the count of machines, and tells the auditor what became of it.
+fn watching_the_count<T>(w: &World, call: impl FnOnce() -> T) -> T {
+    let count = || at_once(Store::machine_count(&w.store)).ok().flatten();
+    let before = count();
+    let answer = call();
+    w.audit().count_changes(before.as_ref(), count().as_ref());
+    answer
+}
+
 /// Makes a change, and tells the auditor.
 fn make(w: &World, by: Pid, policy: &Policy, change: &Change) -> PortResult<Verdict> {
     let before = w.store.select(|record| record.id == *change.id()).pop();
@@ -288,7 +297,9 @@ impl Store for ProcessPorts {
             let Reservation { intent, class, count, .. } = reservation.clone();
             move || format!("{count} {class} under {intent}")
         };
-        let reserve = move |w: &World| at_once(w.store.reserve(&reservation, &limits));
+        let reserve = move |w: &World| {
+            watching_the_count(w, || at_once(w.store.reserve(&reservation, &limits)))
+        };
         self.ask("store", "reserve", text, reserve).await
     }
 
@@ -298,7 +309,9 @@ impl Store for ProcessPorts {
             let Settlement { intent, from, to, .. } = settlement.clone();
             move || format!("{from} to {to} under {intent}")
         };
-        let settle = move |w: &World| at_once(w.store.settle_reservation(&settlement));
+        let settle = move |w: &World| {
+            watching_the_count(w, || at_once(w.store.settle_reservation(&settlement)))
+        };
         self.ask("store", "settle reservation", text, settle).await
     }
 
@@ -323,7 +336,9 @@ impl Store for ProcessPorts {
         count: &MachineCount,
     ) -> PortResult<bool> {
         let (count, total) = (count.clone(), count.total);
-        let replace = move |w: &World| at_once(w.store.replace_machine_count(version, &count));
+        let replace = move |w: &World| {
+            watching_the_count(w, || at_once(w.store.replace_machine_count(version, &count)))
+        };
         self.ask("store", "replace machine count", move || total.to_string(), replace).await
     }
 

@@ -143,7 +143,8 @@ fn corrected(
     let hourly = launched.iter().map(price).sum();
     let day = reserved.from.start_of_day();
     let needed = ReservedSpend { hourly, ..*reserved };
-    SpendSettlement { day, hourly, back: reserved.on(day, day) - needed.on(day, day) }
+    let back = reserved.on(day, day) - needed.on(day, day);
+    SpendSettlement { day, reserved: reserved.hourly, hourly, back }
 }
 
 /// The limits for machines of a class; `None` if there is neither a ceiling nor a cap.

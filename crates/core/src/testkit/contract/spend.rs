@@ -98,14 +98,16 @@ async fn settlements<S: Store>(store: &S, first: &MachineCount) {
     let granted = store.reserve(&costing("m-1", 100), &capped(600, None)).await;
     assert_eq!(granted, Ok(ReservationVerdict::Granted));
     let day = noon().start_of_day();
-    let needed = |day, hourly, back| {
-        let money = SpendSettlement { day, hourly: cents(hourly), back: cents(back) };
+    let needed = |day, reserved, hourly, back| {
+        let (reserved, hourly, back) = (cents(reserved), cents(hourly), cents(back));
+        let money = SpendSettlement { day, reserved, hourly, back };
         Settlement { spend: Some(money), ..settlement("m-1", 1, 1) }
     };
-    let none = Settlement { to: 0, machines: Vec::new(), ..needed(day, 0, 50) };
+    let none = Settlement { to: 0, machines: Vec::new(), ..needed(day, 25, 0, 50) };
     for (settlement, effect) in [
-        (needed(day + 24 * HOUR, 25, 150), false),
-        (needed(day, 25, 150), true),
+        (needed(day + 24 * HOUR, 100, 25, 150), false),
+        (needed(day, 100, 25, 150), true),
+        (needed(day, 100, 25, 150), false),
         (none.clone(), true),
         (none, false),
     ] {

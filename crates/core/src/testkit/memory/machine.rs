@@ -57,6 +57,8 @@ pub enum MachineDefect {
     CannotRegister,
     /// Its runner dies after the first of these times, and cannot be restarted for the second.
     DiesAfter(Duration, Duration),
+    /// Its runner takes this long to stop.
+    StopsAfter(Duration),
     /// The pre-runner script fails.
     ScriptFails,
     /// Cleaning up after a run fails.
@@ -175,6 +177,9 @@ impl Runner for MemoryMachine {
 
     async fn stop(&self) -> Result<(), String> {
         self.labels.listens(&self.id, false);
+        if let MachineDefect::StopsAfter(span) = self.defect {
+            self.compute.clock().sleep(span).await;
+        }
         self.busy.store(false, Ordering::Relaxed);
         Ok(())
     }

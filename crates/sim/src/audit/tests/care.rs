@@ -191,6 +191,22 @@ fn what_is_created_is_given_up_only_if_the_run_is_released_meanwhile() {
 }
 
 #[test]
+fn what_has_expired_by_every_clock_is_not_given_up_again() {
+    let given_up = |threshold: u64| {
+        after(|audit| {
+            audit.forbid_waste = true;
+            audit.provision_begins(Pid(1), &run("a"), &Ask::of(2), at(100));
+            let created = record(State::Created, "a", Some(threshold));
+            let created = Record { updated_at: at(120), ..created };
+            // By the clock of the provision.
+            audit.spare(Pid(1), Transition::Expire, Some(&created), at(115), None);
+        })
+    };
+    assert_eq!(given_up(120), None, "another process has expired it");
+    assert_eq!(given_up(121), Some(Invariant::NoWaste));
+}
+
+#[test]
 fn a_refresh_reports_what_it_reaps_of_a_completed_run_by_the_run() {
     let reported = |completed: bool, released: bool| {
         after(|audit| {

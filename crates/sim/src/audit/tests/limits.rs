@@ -127,7 +127,7 @@ fn a_machine_is_replaced_also_if_the_write_arrives_after_the_refresh_has_ended()
             audit.forbid_waste = true;
             audit.refresh_begins(Pid(1), &BTreeMap::new(), at(10));
             audit.release_begins(Pid(2), at(10));
-            audit.refresh_keeps(Pid(1), at(15));
+            audit.refresh_keeps(Pid(1), &[], at(15));
             let counts = Counts { runs, ..Counts::default() };
             let idle = Record { counts, ..record(State::Idle, "", Some(600)) };
             audit.spare(Pid(by), Transition::Expire, Some(&idle), at(20), None);
@@ -246,16 +246,37 @@ fn refreshes_at_the_same_time_announce_one_renewal() {
                 audit.refresh_begins(Pid(2), &given, at(11));
             }
             send(audit, Pid(1), 500, 12);
-            audit.refresh_keeps(Pid(1), at(13));
+            audit.refresh_keeps(Pid(1), &[], at(13));
             if !beside {
                 audit.refresh_begins(Pid(2), &given, at(14));
             }
             send(audit, Pid(2), 501, 15);
-            audit.refresh_keeps(Pid(2), at(16));
+            audit.refresh_keeps(Pid(2), &[], at(16));
             audit.refresh_begins(Pid(3), &given, at(300));
             send(audit, Pid(3), 900, 301);
         })
     };
     assert_eq!(announced(true), None);
     assert_eq!(announced(false), Some(Invariant::FewTickets), "each was alone");
+}
+
+#[test]
+fn a_refresh_keeps_the_minimum_unless_no_time_is_left_to_launch_machines() {
+    let kept = |limit: Option<u64>, took: u64, warning: &str| {
+        after(|audit| {
+            with_settings(audit, &[("min-idle", "large=1")]);
+            audit.settings_in_force(at(0), Settings::default());
+            (audit.is_steady, audit.time_limit) = (true, limit.map(Duration::from_secs));
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), at(100));
+            audit.refresh_keeps(Pid(1), &[warning.to_owned()], at(100 + took));
+        })
+    };
+    let violated = Some(Invariant::MinimumKept);
+    let late = "no time is left to launch machines, the next refresh does";
+    assert_eq!(kept(Some(60), 45, late), None);
+    assert_eq!(kept(Some(60), 5, late), violated, "there was time");
+    assert_eq!(kept(None, 45, late), violated, "it has no limit");
+    assert_eq!(kept(Some(60), 45, ""), violated, "it does not say so");
+    let rescue = format!("run 1 was not rescued: {late}");
+    assert_eq!(kept(Some(60), 45, &rescue), violated, "it is about a run");
 }

@@ -215,19 +215,23 @@ fn a_refresh_takes_no_machine_from_its_job() {
 
 #[test]
 fn a_machine_whose_time_is_up_takes_no_job() {
-    let starts = |until: u64, now: u64| {
+    let starts = |until: u64, changed: u64, now: u64| {
         after(|audit| {
             audit.is_quiet = true;
+            audit.looks_within = Duration::from_secs(15);
             audit.existing(&held(State::Running, until));
-            audit.changed_at.insert(id(), second(1));
+            audit.changed_at.insert(id(), second(changed));
             let mut machines = SimulatedMachines::default();
             machines.launched(&[machine(&id())]);
             audit.job_starts(&id(), &machines, second(now));
         })
     };
-    assert_eq!(starts(100, 99), None);
-    assert_eq!(starts(100, 110), None, "its clock may be behind");
-    assert_eq!(starts(100, 120), Some(Invariant::NoJobWhenExpired));
+    let violated = Some(Invariant::NoJobWhenExpired);
+    assert_eq!(starts(100, 1, 99), None);
+    assert_eq!(starts(100, 1, 110), None, "its clock may be behind");
+    assert_eq!(starts(100, 1, 120), violated);
+    assert_eq!(starts(100, 100, 119), None, "its agent may not have looked since");
+    assert_eq!(starts(100, 100, 121), violated);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::model::ceiling::MachineCount;
+use ondeck_core::model::ceiling::{MachineCount, Reserved};
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::money::Money;
-use ondeck_core::model::spend::Spend;
+use ondeck_core::model::spend::{ReservedSpend, Spend};
 
 use super::*;
 use crate::kernel::timestamp;
@@ -43,7 +44,8 @@ fn what_machines_have_cost_and_cost_until_their_thresholds_keeps_the_cap() {
         after(|audit| {
             with_cap(audit, cap);
             audit.refresh_begins(Pid(9), &BTreeMap::new(), second(3_700));
-            audit.keeps_cap(Pid(9), removed, second(3_700));
+            let intent = IntentId::new("x").unwrap();
+            audit.keeps_cap((Pid(9), &intent), removed, second(3_700));
         })
     };
     let violated = Some(Invariant::SpendCap);
@@ -124,4 +126,154 @@ fn what_is_reserved_is_not_less_than_machines_cost() {
     let gone = BTreeMap::from([(InstanceId::new("i-1").unwrap(), second(1_800))]);
     assert_eq!(reserved(0.13, &gone), None, "one has lasted half an hour");
     assert_eq!(reserved(0.12, &gone), short);
+}
+
+#[test]
+fn only_what_a_day_costs_counts_below_the_cap() {
+    let hour = 3_600;
+    let midnight = second(0).start_of_day() + Duration::from_secs(24 * hour);
+    let until = midnight.since(second(0)).as_secs();
+    let launched = |reserved: Timestamp, cap: &str, now: u64| {
+        after(|audit| {
+            with_cap(audit, cap);
+            for (number, at) in [(1, until - hour), (2, until - 2 * hour)] {
+                let id = InstanceId::new(format!("i-{number}")).unwrap();
+                let running = record(State::Running, "a", None);
+                let threshold = Some(second(until + 2 * hour));
+                audit.existing(&Record { id: id.clone(), threshold, ..running });
+                audit.launched_at.insert(id, second(at));
+            }
+            let intent = IntentId::new("x").unwrap();
+            audit.reserved_days.insert(intent.clone(), reserved.start_of_day());
+            audit.refresh_begins(Pid(9), &BTreeMap::new(), second(now));
+            audit.keeps_cap((Pid(9), &intent), &BTreeMap::new(), second(now));
+        })
+    };
+    let violated = Some(Invariant::SpendCap);
+    // One has cost an hour and the other two of them before midnight, and each two after it.
+    let (before, after) = (until - 60, until + 60);
+    assert_eq!(launched(second(0), "0.256", before), None);
+    assert_eq!(launched(second(0), "0.254", before), violated);
+    assert_eq!(launched(second(0), "0.256", after), None, "it was reserved before midnight");
+    assert_eq!(launched(midnight, "0.341", after), None);
+    assert_eq!(launched(midnight, "0.339", after), violated);
+}
+
+/// A count with these amounts, and one reservation of so much an hour, for two hours from 10 h on.
+fn count(recounts: u64, spent: f64, committed: f64, reserved: Option<f64>) -> MachineCount {
+    let hour = Duration::from_secs(3_600);
+    let day = second(0).start_of_day();
+    let (from, until) = (day + 10 * hour, day + 12 * hour);
+    let of_launch = |hourly| Reserved {
+        class: ResourceClass::new("large").unwrap(),
+        count: 1,
+        deadline: until,
+        settled_at: None,
+        machines: Vec::new(),
+        spend: Some(ReservedSpend { hourly: usd(hourly), from, until }),
+    };
+    let reserved = reserved.map(|hourly| (IntentId::new("x").unwrap(), of_launch(hourly)));
+    let spend = Spend {
+        since: second(0),
+        day,
+        as_of: day + 9 * hour,
+        spent: usd(spent),
+        hourly: usd(1.0),
+        committed: usd(committed),
+    };
+    let reservations = reserved.into_iter().collect();
+    MachineCount { recounts, reservations, spend: Some(spend), ..MachineCount::empty(second(0)) }
+}
+
+fn changed(before: &MachineCount, next: &MachineCount) -> Option<Invariant> {
+    after(|audit| {
+        with_cap(audit, "9");
+        audit.count_changes(Some(before), Some(next));
+    })
+}
+
+#[test]
+fn what_is_committed_moves_as_reservations_do() {
+    let (short, over) = (Some(Invariant::Counted), Some(Invariant::RoomIsUsed));
+    let counted = |committed: f64, reserved| count(1, 3.0, committed, reserved);
+    let before = counted(5.0, None);
+    assert_eq!(changed(&before, &counted(7.0, Some(1.0))), None, "a launch is reserved");
+    assert_eq!(changed(&before, &counted(6.9, Some(1.0))), short);
+    assert_eq!(changed(&before, &counted(7.1, Some(1.0))), over);
+    let before = counted(7.0, Some(1.0));
+    assert_eq!(changed(&before, &counted(5.5, Some(0.25))), None, "cheaper types were launched");
+    assert_eq!(changed(&before, &counted(4.0, Some(0.25))), short, "it is given back twice");
+    assert_eq!(changed(&before, &counted(7.0, Some(0.25))), over, "it is not given back");
+    assert_eq!(changed(&before, &counted(5.5, Some(1.0))), short, "it is given back again");
+    assert_eq!(changed(&before, &count(1, 2.0, 5.5, Some(0.25))), short, "less was spent");
+}
+
+#[test]
+fn a_count_covers_what_is_spent_and_reserved() {
+    let short = Some(Invariant::Counted);
+    let before = count(1, 3.0, 9.0, None);
+    assert_eq!(changed(&before, &count(2, 4.0, 6.0, Some(1.0))), None);
+    assert_eq!(changed(&before, &count(2, 4.0, 5.9, Some(1.0))), short);
+    assert_eq!(changed(&before, &count(2, 2.9, 6.0, Some(1.0))), short, "less was spent");
+}
+
+#[test]
+fn a_day_begins_with_what_runs_over_midnight() {
+    let hour = Duration::from_secs(3_600);
+    let began = |hourly: f64, committed: f64| {
+        let before = count(1, 3.0, 9.0, Some(1.0));
+        let mut next = count(1, 0.0, committed, Some(1.0));
+        let day = second(0).start_of_day() + 24 * hour;
+        for reserved in next.reservations.values_mut() {
+            let (from, until) = (day.before(hour), day + 2 * hour);
+            reserved.spend = Some(ReservedSpend { hourly: usd(1.0), from, until });
+        }
+        let spend = next.spend.as_mut().unwrap();
+        (spend.day, spend.as_of, spend.hourly) = (day, day, usd(hourly));
+        changed(&before, &next)
+    };
+    let short = Some(Invariant::Counted);
+    // The machines may get an hour old, and the launch lasts for two hours.
+    assert_eq!(began(1.0, 3.0), None);
+    assert_eq!(began(1.0, 2.9), short);
+    assert_eq!(began(0.5, 3.0), short, "what the machines cost in an hour stays");
+}
+
+#[test]
+fn a_refresh_counts_for_its_own_day() {
+    let counted = |days: u64| {
+        after(|audit| {
+            with_cap(audit, "9");
+            audit.refresh_begins(Pid(9), &BTreeMap::new(), second(4_000));
+            let mut count = count(1, 0.0, 0.1, None);
+            let day = Duration::from_secs(24 * 3_600);
+            count.spend.as_mut().unwrap().day = second(0).start_of_day() + day * days as u32;
+            audit.reserves_no_more(second(4_000), &count, &BTreeMap::new(), second(4_010));
+        })
+    };
+    assert_eq!(counted(0), None);
+    assert_eq!(counted(1), Some(Invariant::Counted));
+}
+
+#[test]
+fn idle_machines_that_do_not_fit_are_drained() {
+    let left = |committed: f64, state: State, departure: Departure, threshold: u64| {
+        after(|audit| {
+            with_cap(audit, "9");
+            let stored = &mut audit.stored[0].1;
+            stored.insert("idle-time-sec".to_owned(), "90".to_owned());
+            let kept = record(state, "", None);
+            let threshold = Some(second(threshold));
+            audit.existing(&Record { threshold, departure, ..kept });
+            let count = count(1, 0.0, committed, None);
+            audit.drains_what_does_not_fit(second(1_000), &count, second(1_010));
+        })
+    };
+    let violated = Some(Invariant::SpendCap);
+    assert_eq!(left(9.1, State::Idle, Departure::None, 1_200), violated);
+    assert_eq!(left(9.0, State::Idle, Departure::None, 1_200), None, "it fits");
+    assert_eq!(left(9.1, State::Running, Departure::None, 1_200), None, "a run has it");
+    assert_eq!(left(9.1, State::Idle, Departure::Drained, 1_200), None);
+    assert_eq!(left(9.1, State::Idle, Departure::None, 1_015), None, "its time is up");
+    assert_eq!(left(9.1, State::Idle, Departure::None, 9_000), None, "nothing is saved");
 }
