@@ -770,6 +770,8 @@ locals {
               "heartbeatPeriodMs",
               "interrupted",
               "protocol",
+              "readiness",
+              "readinessAt",
               "registrationMs",
               "signal",
               "signalAt",

@@ -7,11 +7,13 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{HELD, Signal, used_up};
 use ondeck_core::ports::PortResult;
 
 use crate::Agent;
+use crate::idle::OwnRunner;
 use crate::memory::Memory;
 use crate::restarts::Restarts;
 
@@ -26,12 +28,12 @@ impl Agent {
         }
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
-            let (label, assignment) = self.await_run(memory).await;
-            memory.set_serving(Some(&label));
+            let (label, assignment, own) = self.await_claim(memory).await;
+            memory.set_serving(Some(&label), own.as_ref().map(|own| &own.label));
             memory.begin_use(assignment.is_exclusive);
-            self.serve(memory, &label, &assignment).await;
+            self.serve(memory, &label, &assignment, own).await;
             let left = self.leave(memory, &assignment).await;
-            memory.set_serving(None);
+            memory.set_serving(None, None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
                 Ok(account) => {
                     self.signal(memory, Signal::Deregistered, Some(&label), &account).await;
@@ -59,7 +61,7 @@ impl Agent {
 
     /// Waits until the record names a run. Returns the label to serve it under, and what else the
     /// record tells.
-    async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
+    pub(crate) async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
         loop {
             let looked = self.look_at_record(memory).await;
             if let Ok(Some(record)) = &looked {
@@ -93,7 +95,7 @@ impl Agent {
     /// Reads the settings again if the record names another version than those that were read, once
     /// for each version: the stored settings may be newer than what the record's writer knew. A
     /// record that names none says nothing, so for its run they are read in any case.
-    async fn follow_settings(&self, memory: &Memory, record: &Record) {
+    pub(crate) async fn follow_settings(&self, memory: &Memory, record: &Record) {
         let must_read = match record.settings_version.as_ref() {
             Some(named) => memory.is_news(named),
             None => served_label(record).is_some(),
@@ -110,14 +112,27 @@ impl Agent {
     ///
     /// A machine that has served another run does not register for one that asks for a machine of its
     /// own: no control plane that keeps the rules gives it to such a run.
-    async fn serve(&self, memory: &Memory, label: &Label, assignment: &Assignment) {
+    async fn serve(
+        &self,
+        memory: &Memory,
+        label: &Label,
+        assignment: &Assignment,
+        mut own: Option<OwnRunner<'_>>,
+    ) {
         let mut over = pin!(self.await_end_of(memory, label));
         let begun = self.clock.steady();
         let refusal = || assignment.refusal().or_else(|| self.takes_no_job(memory));
         let takes_jobs = || refusal().map_or(Ok(()), Err);
         // Checked twice, because a notice may arrive during the registration, or the threshold pass.
+        let was_ready = own.as_ref().is_some_and(|own| own.was_ready);
+        let registration = async {
+            match &mut own {
+                None => self.runner.register(label).await,
+                Some(own) => self.listen_for(label, own).await,
+            }
+        };
         let registered = match takes_jobs() {
-            Ok(()) => match select(over.as_mut(), self.runner.register(label)).await {
+            Ok(()) => match select(over.as_mut(), pin!(registration)).await {
                 Either::Left(((), _)) => return,
                 Either::Right((registered, _)) => registered.and_then(|()| takes_jobs()),
             },
@@ -125,7 +140,9 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
-                memory.set_registration(self.clock.steady().saturating_sub(begun));
+                if !was_ready {
+                    memory.set_registration(self.clock.steady().saturating_sub(begun));
+                }
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 let lifetime = async {
                     over.await;
@@ -164,7 +181,7 @@ impl Agent {
                     continue;
                 }
             };
-            if served_label(&record).as_ref() == Some(label) {
+            if serves(memory, &record, label) {
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 self.await_end_of(memory, label).await;
                 return;
@@ -192,7 +209,7 @@ impl Agent {
             self.await_next_look(memory, &looked, memory.times().agent_poll_running).await;
             looked = self.look_at_record(memory).await;
             if let Ok(record) = &looked
-                && record.as_ref().and_then(served_label).as_ref() != Some(label)
+                && !record.as_ref().is_some_and(|record| serves(memory, record, label))
             {
                 memory.end_use(record.as_ref());
                 memory.set_idle_generation(record.as_ref().map(|record| record.counts.generation));
@@ -241,6 +258,7 @@ impl Agent {
     /// run has used the machine and asked for one of its own.
     async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
+        self.withdraw_for_sure(memory, "it leaves its run").await;
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
         let account = self.runner.account().await;
@@ -255,7 +273,9 @@ impl Agent {
 }
 
 /// What the record says about a run when the agent begins to serve it.
-struct Assignment {
+pub(crate) struct Assignment {
+    /// What the run wants the runner to be registered with.
+    pub(crate) requested: RequestedLabel,
     /// How many runs the record counted when the run claimed the machine; `None` if it is not claimed.
     /// If it still does when the run is over, the machine was given back without having been handed
     /// over.
@@ -269,10 +289,11 @@ struct Assignment {
 }
 
 impl Assignment {
-    fn of(record: &Record, memory: &Memory) -> Assignment {
+    pub(crate) fn of(record: &Record, memory: &Memory) -> Assignment {
         let runs_before = (record.state == State::Claimed).then_some(record.counts.runs);
         let own_use = u32::from(record.state == State::Running);
         Assignment {
+            requested: record.requested.clone(),
             runs_before,
             is_exclusive: record.reuse.is_never(),
             served_another: record.counts.runs > own_use,
@@ -290,4 +311,16 @@ impl Assignment {
 /// The label to serve a run under; `None` if the record names none.
 pub(crate) fn served_label(record: &Record) -> Option<Label> {
     record.state.is_owned().then(|| record.label()).flatten()
+}
+
+/// Whether the record names this run under this label, and wants its runner to be registered as the
+/// present one is.
+fn serves(memory: &Memory, record: &Record, label: &Label) -> bool {
+    let own = memory.own_label();
+    let is_as_wanted = match &record.requested {
+        RequestedLabel::OfRun => own.is_none(),
+        RequestedLabel::OfMachine => own.is_some(),
+        RequestedLabel::Named(named) => own.as_ref() == Some(named),
+    };
+    served_label(record).as_ref() == Some(label) && is_as_wanted
 }

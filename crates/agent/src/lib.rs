@@ -6,6 +6,7 @@
 
 mod cycle;
 mod deadline;
+mod idle;
 mod logged;
 mod memory;
 mod refusals;
@@ -65,6 +66,10 @@ impl Agent {
         let memory = Memory::new(self.clock.steady());
         // First, because the heartbeat period is a setting.
         self.reload_settings(&memory).await;
+        if memory.registers_idle() {
+            // What an earlier process of the agent said no longer holds.
+            self.withdraw(&memory, "its agent has just started").await;
+        }
         let drains = join(self.watch_for_interruption(&memory), self.drain_when_expired(&memory));
         let work = join(self.work(&memory), drains);
         let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
@@ -73,6 +78,13 @@ impl Agent {
         };
         tracing::warn!(instance = %self.id, "terminating this machine: {why}");
         self.stop_listening(&why).await;
+        if memory.readiness().is_some() {
+            let last = async {
+                self.withdraw(&memory, &why).await;
+                self.remove_idle_runner().await;
+            };
+            drop(select(pin!(last), self.clock.sleep(STOP_LISTENING)).await);
+        }
         self.host.terminate(&why).await;
         why
     }
@@ -185,6 +197,11 @@ impl Agent {
             interrupted: memory.interruption().is_some(),
             ..Heartbeat::new(self.clock.now(), period)
         };
+        let told = self.tell_readiness(memory).await;
+        if told.is_err() && memory.is_withdrawal_untold() {
+            // With a fresh heartbeat, the machine would be taken for ready.
+            return false;
+        }
         let beat = self.store.beat(&self.id, &heartbeat).await;
         memory.with_refusals(|refusals| refusals.beat(&beat));
         self.log_failure(memory, "heartbeat not sent", &beat);

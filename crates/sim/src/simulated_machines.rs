@@ -426,7 +426,7 @@ impl SimulatedMachines {
         let mut waiting = WaitingJobs::new();
         let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
         for job in self.jobs.iter().filter(waits) {
-            *waiting.entry(job.label.clone()).or_default() += 1;
+            *waiting.labels.entry(job.label.clone()).or_default() += 1;
         }
         waiting
     }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, PortResult};
@@ -87,6 +88,11 @@ impl AgentStore for RefusingStore {
         self.reports.fetch_add(1, Ordering::Relaxed);
         answer(&self.refuses_writes)?;
         self.store.report(id, report).await
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        answer(&self.refuses_writes)?;
+        self.store.note_readiness(id, note).await
     }
 }
 

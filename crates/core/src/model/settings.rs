@@ -12,6 +12,7 @@ use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::machine_label::RunnerLabel;
 pub use crate::model::min_idle::MinIdle;
 use crate::model::money::Money;
 use crate::model::requirements::ClassSize;
@@ -133,6 +134,8 @@ input_struct! {
         /// Since when a teardown has closed the pool: nothing is claimed, launched or set up. `None`
         /// while it is open.
         closed: Option<Timestamp>;
+        /// Which label runners are registered with.
+        runner_label: RunnerLabel;
         /// When refresh has last checked everything that the settings need, which it does once in
         /// [`CHECKED_EVERY`]. `None` if it has failed since, or never has.
         checked: Option<Timestamp>;
@@ -233,6 +236,9 @@ pub const AGENT_KEY_PREFIX: &str = "agent-key-prefix";
 /// The name under which refresh records over how many keys a store should spread each of its lists.
 /// It only grows. Not an input.
 pub const INDEX_SHARDS: &str = "index-shards";
+
+/// The name of the setting that says which label runners are registered with. Not an input yet.
+pub const RUNNER_LABEL: &str = "runner-label";
 
 /// The name under which refresh records since when there is a ceiling. Not an input.
 pub(crate) const CEILING_SINCE: &str = "ceiling-since";
@@ -383,6 +389,7 @@ impl Settings {
             match name.as_str() {
                 // Refresh wrote it, so the operator cannot correct it: refresh requests new
                 // credentials instead.
+                RUNNER_LABEL => settings.runner_label = value.parse().map_err(invalid)?,
                 MINTED => settings.minted = serde_json::from_str(value).ok(),
                 VERSION => settings.version = SettingsVersion::parse(value),
                 // As with the credentials, refresh corrects it.

@@ -32,6 +32,7 @@ mod runs;
 mod settings_news;
 mod spend;
 pub(crate) mod survey;
+mod unready;
 mod wake_ups;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -294,6 +295,7 @@ async fn repair(
             let retired = interrupted::retire(plane, &mut survey, outcome).await;
             keep_first(&mut failure, retired);
             keep_first(&mut failure, drained::terminate(plane, &mut survey, outcome).await);
+            keep_first(&mut failure, unready::attend(plane, settings, &mut survey, outcome).await);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
             let counted = ceiling::recount(plane, settings, earlier, &mut survey, outcome).await;

@@ -32,6 +32,7 @@ fn run(name: &str) -> RunId {
 
 fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
     Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: id(),
         state,
         run: RunId::new(owner).ok(),

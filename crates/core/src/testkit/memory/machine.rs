@@ -1,25 +1,51 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use super::{MemoryCompute, lock};
-use crate::model::ids::InstanceId;
+use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::ports::{Host, Runner};
 
 /// The labels that machines are registered with at the moment, and which of them listen for jobs.
 /// Clones share the same map.
 #[derive(Debug, Clone, Default)]
-pub struct RegisteredLabels(Arc<Mutex<BTreeMap<InstanceId, (Label, bool)>>>);
+pub struct RegisteredLabels(
+    Arc<Mutex<BTreeMap<InstanceId, (Label, bool)>>>,
+    Arc<Mutex<BTreeMap<InstanceId, OwnRegistration>>>,
+);
+
+/// A registration with a label of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnRegistration {
+    pub label: MachineLabel,
+    /// Which registration of the machine it is.
+    pub number: u32,
+    /// The run whose jobs are let in, once the agent has named it.
+    pub owner: Option<RunId>,
+}
 
 impl RegisteredLabels {
     /// The label that a machine is registered with, if any.
     pub fn of(&self, machine: &InstanceId) -> Option<Label> {
         lock(&self.0).get(machine).map(|(label, _)| label.clone())
+    }
+
+    /// The registration of a machine with a label of its own, if it has one.
+    pub fn own(&self, machine: &InstanceId) -> Option<OwnRegistration> {
+        lock(&self.1).get(machine).cloned()
+    }
+
+    /// Removes the runner of a machine, as an administrator does.
+    pub fn remove_own(&self, machine: &InstanceId) {
+        lock(&self.1).remove(machine);
     }
 
     /// Whether the machine's runner would take a job.
@@ -35,7 +61,7 @@ impl RegisteredLabels {
 
     /// Whether no machine is registered.
     pub fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.0).is_empty() && lock(&self.1).is_empty()
     }
 }
 
@@ -83,6 +109,8 @@ pub struct MemoryMachine {
     drained: Notify,
     busy: AtomicBool,
     worked: AtomicBool,
+    /// How many times it has registered with a label of its own.
+    registrations: AtomicU32,
     /// When its runner died, in steady time.
     died_at: Mutex<Option<Duration>>,
 }
@@ -98,7 +126,19 @@ impl MemoryMachine {
         let (registering, drained) = (Notify::new(), Notify::new());
         let (busy, worked) = (AtomicBool::new(false), AtomicBool::new(false));
         let died_at = Mutex::new(None);
-        MemoryMachine { id, defect, compute, labels, registering, drained, busy, worked, died_at }
+        let registrations = AtomicU32::new(0);
+        MemoryMachine {
+            id,
+            defect,
+            compute,
+            labels,
+            registering,
+            drained,
+            busy,
+            worked,
+            registrations,
+            died_at,
+        }
     }
 }
 
@@ -134,6 +174,40 @@ impl Runner for MemoryMachine {
                 Ok(())
             }
         }
+    }
+
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        if let Some(present) = self.labels.own(&self.id).filter(|own| own.label == *label) {
+            return Ok(present.number);
+        }
+        match self.defect {
+            MachineDefect::NeverRegisters => std::future::pending().await,
+            MachineDefect::CannotRegister => return Err("the token has expired".into()),
+            MachineDefect::RegistersAfter(span) => self.compute.clock().sleep(span).await,
+            _ => {}
+        }
+        let number = self.registrations.fetch_add(1, Ordering::Relaxed) + 1;
+        let own = OwnRegistration { label: label.clone(), number, owner: None };
+        lock(&self.labels.1).insert(self.id.clone(), own);
+        Ok(number)
+    }
+
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        match lock(&self.labels.1).get_mut(&self.id) {
+            Some(own) => own.owner = Some(run.clone()),
+            None => return Err("the runner is not registered".to_owned()),
+        }
+        Ok(())
+    }
+
+    async fn lapse(&self) -> String {
+        while self.labels.own(&self.id).is_some() {
+            let poll = self.compute.clock().sleep(Duration::from_millis(100));
+            if let Either::Right(_) = select(poll, pin!(self.drained.notified())).await {
+                return "it was drained".to_owned();
+            }
+        }
+        "the runner was removed from the list".to_owned()
     }
 
     fn is_busy(&self) -> bool {
@@ -181,6 +255,7 @@ impl Runner for MemoryMachine {
 
     async fn deregister(&self) -> Result<(), String> {
         lock(&self.labels.0).remove(&self.id);
+        lock(&self.labels.1).remove(&self.id);
         Ok(())
     }
 
@@ -222,6 +297,7 @@ impl Host for MemoryMachine {
 
     async fn terminate(&self, _why: &str) {
         lock(&self.labels.0).remove(&self.id);
+        lock(&self.labels.1).remove(&self.id);
         self.compute.kill(&self.id);
     }
 }
