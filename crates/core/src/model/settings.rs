@@ -109,6 +109,15 @@ input_struct! {
         )
         .or("none")
         .in_file("jobs", FileForm::Text);
+    runner_label: RunnerLabel, str::parse,
+        Input::stored(
+            "runner-label",
+            "LABEL",
+            "Label that runners register with: run, the id of the run that has claimed the machine, or \
+             machine, a label of the machine's own, under which it is online while it is idle",
+        )
+        .or("run")
+        .in_file("jobs", FileForm::Text);
     ; also {
         times: Times;
         /// What refresh knows about the credentials that agents register with; `None` where the
@@ -134,8 +143,6 @@ input_struct! {
         /// Since when a teardown has closed the pool: nothing is claimed, launched or set up. `None`
         /// while it is open.
         closed: Option<Timestamp>;
-        /// Which label runners are registered with.
-        runner_label: RunnerLabel;
         /// When refresh has last checked everything that the settings need, which it does once in
         /// [`CHECKED_EVERY`]. `None` if it has failed since, or never has.
         checked: Option<Timestamp>;
@@ -236,9 +243,6 @@ pub const AGENT_KEY_PREFIX: &str = "agent-key-prefix";
 /// The name under which refresh records over how many keys a store should spread each of its lists.
 /// It only grows. Not an input.
 pub const INDEX_SHARDS: &str = "index-shards";
-
-/// The name of the setting that says which label runners are registered with. Not an input yet.
-pub const RUNNER_LABEL: &str = "runner-label";
 
 /// The name under which refresh records since when there is a ceiling. Not an input.
 pub(crate) const CEILING_SINCE: &str = "ceiling-since";
@@ -389,7 +393,6 @@ impl Settings {
             match name.as_str() {
                 // Refresh wrote it, so the operator cannot correct it: refresh requests new
                 // credentials instead.
-                RUNNER_LABEL => settings.runner_label = value.parse().map_err(invalid)?,
                 MINTED => settings.minted = serde_json::from_str(value).ok(),
                 VERSION => settings.version = SettingsVersion::parse(value),
                 // As with the credentials, refresh corrects it.
