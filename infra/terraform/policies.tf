@@ -425,6 +425,7 @@ locals {
               "INSTANCE#*",
               "AGENT#*",
               "RUN#*",
+              "DEMAND#*",
               "SETTING"
             ]
           },
@@ -770,6 +771,8 @@ locals {
               "heartbeatPeriodMs",
               "interrupted",
               "protocol",
+              "readiness",
+              "readinessAt",
               "registrationMs",
               "signal",
               "signalAt",

@@ -20,6 +20,10 @@ const PREPARE: &str = include_str!("../../examples/images/prepare.sh");
 /// How long making the image may take, and how long the story, in seconds.
 const IMAGE_LIMIT: &str = "1800";
 const STORY_LIMIT: &str = "1500";
+/// The kinds of label that runners may have: the story is played with each.
+const LABELS: [&str; 2] = ["run", "machine"];
+/// Tells the part inside the namespaces which of them it is.
+const LABEL: &str = "ONDECK_VM_RUNNER_LABEL";
 
 /// The first process of the namespaces, with which all others end. It has no default actions for
 /// signals, so it says what ends it.
@@ -58,18 +62,33 @@ fn prepare(root: &Path) -> Result<u8, TaskError> {
     if scratch.exists() {
         fs::remove_dir_all(&scratch).map_err(|error| TaskError::with(&scratch, error))?;
     }
-    fs::create_dir(&scratch).map_err(|error| TaskError::with(&scratch, error))?;
+    for label in LABELS {
+        let exit_code = play(&scratch, label)?;
+        if exit_code != 0 {
+            return Ok(exit_code);
+        }
+    }
+    Ok(0)
+}
 
-    log("\n--> a machine from its launch to its end: time since the launch, time of the step");
+/// Plays the story in namespaces of its own, on a pool whose runners have this kind of label.
+fn play(scratch: &Path, label: &str) -> Result<u8, TaskError> {
+    let folder = scratch.join(label);
+    fs::create_dir_all(&folder).map_err(|error| TaskError::with(&folder, error))?;
+    log(&format!(
+        "\n--> a machine from its launch to its end, runner-label {label}: time since the launch, time \
+         of the step"
+    ));
     let started = Instant::now();
     let me = std::env::current_exe().map_err(|error| TaskError::with(Path::new("xtask"), error))?;
     let mut command = isolated(STORY_LIMIT, &["--net", "--mount-proc"]);
+    command.env(LABEL, label);
     command.args(["sh", "-c", FIRST_PROCESS, "sh"]).arg(me).args(["vm", INSIDE]);
     let ended = Background::start(&mut command).and_then(|mut story| story.wait());
     let exit_code = exit_code_of(ended, "the story");
     let seconds = started.elapsed().as_secs();
     let word = if exit_code == 0 { "ok" } else { "FAILED" };
-    log(&format!("\n{word} after {seconds} s; consoles and logs are in target/vm/run"));
+    log(&format!("\n{word} after {seconds} s; consoles and logs are in target/vm/run/{label}"));
     Ok(exit_code)
 }
 
@@ -78,6 +97,7 @@ fn story(root: &Path) -> Result<u8, TaskError> {
     let emulators = Emulators::start(root)?;
     let me = std::env::current_exe().map_err(|error| TaskError::with(Path::new("xtask"), error))?;
     let folder = root.join("target").join("vm");
+    let label = std::env::var(LABEL).unwrap_or_else(|_| LABELS[0].to_owned());
     // Cargo puts the programs it has just built beside this one.
     let mut story = Command::new(me.with_file_name("ondeck-vm"));
     story
@@ -90,7 +110,9 @@ fn story(root: &Path) -> Result<u8, TaskError> {
         .arg("--image")
         .arg(folder.join("image"))
         .arg("--folder")
-        .arg(folder.join("run"));
+        .arg(folder.join("run").join(&label))
+        .arg("--runner-label")
+        .arg(&label);
     emulators.environment.apply(&mut story);
     Ok(exit_code_of(child::run(&mut story), "ondeck-vm"))
 }

@@ -5,13 +5,15 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{HELD, Signal, used_up};
 use ondeck_core::ports::PortResult;
 
 use crate::Agent;
+use crate::idle::OwnRunner;
 use crate::memory::Memory;
 use crate::restarts::Restarts;
 
@@ -26,12 +28,12 @@ impl Agent {
         }
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
-            let (label, assignment) = self.await_run(memory).await;
-            memory.set_serving(Some(&label));
+            let (label, assignment, own) = self.await_claim(memory).await;
+            memory.set_serving(Some(&label), own.as_ref().map(|own| &own.label));
             memory.begin_use(assignment.is_exclusive);
-            self.serve(memory, &label, &assignment).await;
+            self.serve(memory, &label, &assignment, own).await;
             let left = self.leave(memory, &assignment).await;
-            memory.set_serving(None);
+            memory.set_serving(None, None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
                 Ok(account) => {
                     self.signal(memory, Signal::Deregistered, Some(&label), &account).await;
@@ -60,16 +62,19 @@ impl Agent {
     }
 
     /// Waits until the record names a run. Returns the label to serve it under, and what else the
-    /// record tells.
-    async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
+    /// record tells. Returns `None` if the settings say meanwhile that idle machines are to register.
+    pub(crate) async fn await_run(&self, memory: &Memory) -> Option<(Label, Assignment)> {
         loop {
             let looked = self.look_at_record(memory).await;
             if let Ok(Some(record)) = &looked {
                 self.follow_settings(memory, record).await;
                 if let Some(label) = served_label(record) {
-                    return (label, Assignment::of(record, memory));
+                    return Some((label, Assignment::of(record, memory)));
                 }
                 self.answer_missed_claim(memory, record).await;
+                if memory.registers_idle() {
+                    return None;
+                }
             }
             self.await_next_look(memory, &looked, memory.times().agent_poll_waiting).await;
         }
@@ -95,7 +100,7 @@ impl Agent {
     /// Reads the settings again if the record names another version than those that were read, once
     /// for each version: the stored settings may be newer than what the record's writer knew. A
     /// record that names none says nothing, so for its run they are read in any case.
-    async fn follow_settings(&self, memory: &Memory, record: &Record) {
+    pub(crate) async fn follow_settings(&self, memory: &Memory, record: &Record) {
         let must_read = match record.settings_version.as_ref() {
             Some(named) => memory.is_news(named),
             None => served_label(record).is_some(),
@@ -112,14 +117,27 @@ impl Agent {
     ///
     /// A machine that has served another run does not register for one that asks for a machine of its
     /// own: no control plane that keeps the rules gives it to such a run.
-    async fn serve(&self, memory: &Memory, label: &Label, assignment: &Assignment) {
+    async fn serve(
+        &self,
+        memory: &Memory,
+        label: &Label,
+        assignment: &Assignment,
+        mut own: Option<OwnRunner<'_>>,
+    ) {
         let mut over = pin!(self.await_end_of(memory, label));
         let begun = self.clock.steady();
         let refusal = || assignment.refusal().or_else(|| self.takes_no_job(memory));
         let takes_jobs = || refusal().map_or(Ok(()), Err);
         // Checked twice, because a notice may arrive during the registration, or the threshold pass.
+        let was_ready = own.as_ref().is_some_and(|own| own.was_ready);
+        let registration = async {
+            match &mut own {
+                None => self.runner.register(label).await,
+                Some(own) => self.listen_for(label, own).await,
+            }
+        };
         let registered = match takes_jobs() {
-            Ok(()) => match select(over.as_mut(), self.runner.register(label)).await {
+            Ok(()) => match select(over.as_mut(), pin!(registration)).await {
                 Either::Left(((), _)) => return,
                 Either::Right((registered, _)) => registered.and_then(|()| takes_jobs()),
             },
@@ -127,7 +145,9 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
-                memory.set_registration(self.clock.steady().saturating_sub(begun));
+                if !was_ready {
+                    memory.set_registration(self.clock.steady().saturating_sub(begun));
+                }
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 let lifetime = async {
                     over.await;
@@ -166,7 +186,7 @@ impl Agent {
                     continue;
                 }
             };
-            if served_label(&record).as_ref() == Some(label) {
+            if serves(memory, &record, label) {
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 self.await_end_of(memory, label).await;
                 return;
@@ -194,7 +214,7 @@ impl Agent {
             self.await_next_look(memory, &looked, memory.times().agent_poll_running).await;
             looked = self.look_at_record(memory).await;
             if let Ok(record) = &looked
-                && record.as_ref().and_then(served_label).as_ref() != Some(label)
+                && !record.as_ref().is_some_and(|record| serves(memory, record, label))
             {
                 memory.end_use(record.as_ref());
                 memory.set_idle_generation(record.as_ref().map(|record| record.counts.generation));
@@ -242,6 +262,12 @@ impl Agent {
     /// run. If this fails, the machine must not be used again. It also fails, before it cleans, if the
     /// run has used the machine and asked for one of its own.
     async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
+        // Together: a store out of reach does not keep the runner listening.
+        let withdrawn = self.withdraw_for_sure(memory, "it leaves its run");
+        join(withdrawn, self.leave_run(memory, assignment)).await.1
+    }
+
+    async fn leave_run(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
@@ -257,7 +283,9 @@ impl Agent {
 }
 
 /// What the record says about a run when the agent begins to serve it.
-struct Assignment {
+pub(crate) struct Assignment {
+    /// What the run wants the runner to be registered with.
+    pub(crate) requested: RequestedLabel,
     /// How many runs the record counted when the run claimed the machine; `None` if it is not claimed.
     /// If it still does when the run is over, the machine was given back without having been handed
     /// over.
@@ -271,10 +299,11 @@ struct Assignment {
 }
 
 impl Assignment {
-    fn of(record: &Record, memory: &Memory) -> Assignment {
+    pub(crate) fn of(record: &Record, memory: &Memory) -> Assignment {
         let runs_before = (record.state == State::Claimed).then_some(record.counts.runs);
         let own_use = u32::from(record.state == State::Running);
         Assignment {
+            requested: record.requested.clone(),
             runs_before,
             is_exclusive: record.reuse.is_never(),
             served_another: record.counts.runs > own_use,
@@ -292,4 +321,16 @@ impl Assignment {
 /// The label to serve a run under; `None` if the record names none.
 pub(crate) fn served_label(record: &Record) -> Option<Label> {
     record.state.is_owned().then(|| record.label()).flatten()
+}
+
+/// Whether the record names this run under this label, and wants its runner to be registered as the
+/// present one is.
+fn serves(memory: &Memory, record: &Record, label: &Label) -> bool {
+    let own = memory.own_label();
+    let is_as_wanted = match &record.requested {
+        RequestedLabel::OfRun => own.is_none(),
+        RequestedLabel::OfMachine => own.is_some(),
+        RequestedLabel::Named(named) => own.as_ref() == Some(named),
+    };
+    served_label(record).as_ref() == Some(label) && is_as_wanted
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::Times;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::{MachineLabel, RunnerLabel};
+use ondeck_core::model::readiness::Readiness;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::{Settings, SettingsVersion};
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::News;
 
@@ -28,6 +31,11 @@ struct Inner {
     settings: Option<Settings>,
     followed: Option<SettingsVersion>,
     serving: Option<Label>,
+    /// What the runner is registered with while a run is served, if that is a label of the machine.
+    own_label: Option<MachineLabel>,
+    /// What is to be said about the registration of the idle machine, and what the store has of it.
+    readiness: Option<Readiness>,
+    told_readiness: Option<Readiness>,
     interruption: Option<String>,
     is_preserved: bool,
     registration: Option<Duration>,
@@ -72,6 +80,9 @@ impl Memory {
             settings: None,
             followed: None,
             serving: None,
+            own_label: None,
+            readiness: None,
+            told_readiness: None,
             interruption: None,
             is_preserved: false,
             registration: None,
@@ -235,8 +246,79 @@ impl Memory {
         self.inner().settings.as_ref().map(|s| s.pre_runner_script.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn set_serving(&self, label: Option<&Label>) {
-        self.inner().serving = label.cloned();
+    /// Remembers which run is served, and the label of the machine that its runner is registered with;
+    /// `None` if that is the label of the run.
+    pub(crate) fn set_serving(&self, label: Option<&Label>, own: Option<&MachineLabel>) {
+        let mut inner = self.inner();
+        (inner.serving, inner.own_label) = (label.cloned(), own.cloned());
+    }
+
+    /// The label of the machine that the runner of the served run is registered with, if it is one.
+    pub(crate) fn own_label(&self) -> Option<MachineLabel> {
+        self.inner().own_label.clone()
+    }
+
+    /// Whether idle machines register, by the settings.
+    pub(crate) fn registers_idle(&self) -> bool {
+        let inner = self.inner();
+        inner.settings.as_ref().is_some_and(|it| it.runner_label == RunnerLabel::Machine)
+    }
+
+    /// What is to be said about the registration of the idle machine; `None` if machines of this pool do
+    /// not register while they are idle.
+    pub(crate) fn readiness(&self) -> Option<Readiness> {
+        self.inner().readiness.clone()
+    }
+
+    pub(crate) fn set_readiness(&self, readiness: Readiness) {
+        self.inner().readiness = Some(readiness);
+    }
+
+    /// Remembers that the machine is not ready, and since when.
+    pub(crate) fn not_ready(&self, now: Timestamp, why: &str) {
+        let mut inner = self.inner();
+        let since = match &inner.readiness {
+            Some(Readiness::NotReady { since, .. }) => *since,
+            Some(Readiness::Ready(_)) | None => now,
+        };
+        inner.readiness = Some(Readiness::NotReady { since, why: output_tail(why) });
+    }
+
+    /// Remembers, before an idle runner is made to stop listening, that the machine is not ready any more:
+    /// the next heartbeat must not call it so.
+    pub(crate) fn is_about_to_drain(&self, now: Timestamp, why: &str) {
+        if matches!(self.readiness(), Some(Readiness::Ready(_))) {
+            self.not_ready(now, why);
+        }
+    }
+
+    /// What is to be said and the store does not have.
+    pub(crate) fn untold_readiness(&self) -> Option<Readiness> {
+        let inner = self.inner();
+        inner.readiness.clone().filter(|said| inner.told_readiness.as_ref() != Some(said))
+    }
+
+    /// Remembers that the store has this.
+    pub(crate) fn told_readiness(&self, readiness: &Readiness) {
+        self.inner().told_readiness = Some(readiness.clone());
+    }
+
+    /// Whether the store may call the machine ready although it is not, because the last note was not
+    /// written. In a pool whose machines register for their run, that misleads no provision. A store that
+    /// refuses notes, because its policy does not know them, has none, unless this agent has written one.
+    pub(crate) fn may_be_called_ready(&self, is_refused: bool) -> bool {
+        let is_untold = matches!(self.untold_readiness(), Some(Readiness::NotReady { .. }));
+        let has_told = matches!(self.inner().told_readiness, Some(Readiness::Ready(_)));
+        self.tells_readiness() && is_untold && (has_told || !is_refused)
+    }
+
+    /// Whether there is something to be said about the registration, and machines of this pool register
+    /// while they are idle, as far as the settings are known.
+    pub(crate) fn tells_readiness(&self) -> bool {
+        let inner = self.inner();
+        let registers =
+            inner.settings.as_ref().is_none_or(|it| it.runner_label == RunnerLabel::Machine);
+        registers && inner.readiness.is_some()
     }
 
     pub(crate) fn serving(&self) -> Option<Label> {

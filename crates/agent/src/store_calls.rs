@@ -46,7 +46,11 @@ impl Agent {
             _ => None,
         };
         let (run, suffix) = label.cloned().map_or((None, None), |it| (Some(it.run), it.suffix));
-        let report = Report { signal, run, suffix, detail, at, generation };
+        let machine_label = match signal {
+            Signal::Registered => memory.own_label(),
+            _ => None,
+        };
+        let report = Report { signal, run, suffix, detail, at, generation, machine_label };
         let report = &report;
         let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
             let written = self.store.report(&self.id, report).await;

@@ -15,6 +15,7 @@ use ondeck_core::model::demand::Demand;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::{EventRow, Record, State};
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, SettingsVersion, version_of};
 use ondeck_core::model::signal::{AgentStatus, Report};
@@ -510,5 +511,9 @@ impl AgentStore for DynamoStore {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         agent_status::report(&self.table, &self.layout.own_key(id), report).await
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        agent_status::note_readiness(&self.table, &self.layout.own_key(id), note).await
     }
 }

@@ -93,6 +93,7 @@ pub use self::guard::{DepartureGuard, Guard, LeaseGuard, RunGuard, StateGuard, U
 use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::machine_label::RequestedLabel;
 use crate::model::record::{Counts, MachineSpec, Record, State};
 use crate::model::reuse::Reuse;
 use crate::model::ticket::Ticket;
@@ -105,6 +106,7 @@ pub struct Instance<S> {
     state: State,
     run: Option<RunId>,
     suffix: Option<LabelSuffix>,
+    requested: RequestedLabel,
     threshold: Option<Timestamp>,
     spec: MachineSpec,
     counts: Counts,
@@ -185,6 +187,7 @@ impl<S: TypedState> Instance<S> {
             state: record.state,
             run: record.run.clone(),
             suffix: record.suffix.clone(),
+            requested: record.requested.clone(),
             threshold: record.threshold,
             spec: record.spec.clone(),
             counts: record.counts,
@@ -211,6 +214,11 @@ impl<S: TypedState> Instance<S> {
     /// The label that its owner asked for it under, if the state has an owner.
     pub fn label(&self) -> Option<Label> {
         Some(Label::new(self.run.clone()?, self.suffix.clone()))
+    }
+
+    /// What its owner wants the runner to be registered with.
+    pub fn requested(&self) -> &RequestedLabel {
+        &self.requested
     }
 
     pub fn spec(&self) -> &MachineSpec {
@@ -303,12 +311,13 @@ impl<S: TypedState> Instance<S> {
             ..self.counts
         };
         let next = Next::update(State::Running, self.label(), Some(now + max_runtime));
-        next.counting(counts)
+        next.counting(counts).requesting(self.requested.clone())
     }
 
     /// Keeps the state and the owner, with another threshold.
     fn lasting_until(&self, until: Timestamp, keep_ticketed: bool) -> Next {
-        Next::update(self.state, self.label(), Some(until)).keeping_ticketed(keep_ticketed)
+        let next = Next::update(self.state, self.label(), Some(until));
+        next.requesting(self.requested.clone()).keeping_ticketed(keep_ticketed)
     }
 }
 
@@ -328,6 +337,7 @@ impl Instance<Created> {
             state: State::Created,
             run: Some(run),
             suffix,
+            requested: RequestedLabel::OfRun,
             threshold: Some(now + created_timeout),
             spec: spec.clone(),
             counts: Counts::default(),
@@ -365,6 +375,7 @@ impl Instance<Idle> {
             state: State::Idle,
             run: None,
             suffix: None,
+            requested: RequestedLabel::OfRun,
             threshold: Some(ticket.threshold),
             spec: ticket.spec.clone(),
             counts: Counts {
@@ -553,10 +564,19 @@ impl<S: LiveState> Instance<S> {
 
     /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
-        let Instance { id, state, run, suffix, threshold, spec, counts, reuse, departure, .. } =
-            self;
-        let _state = PhantomData;
-        Instance { id, state, run, suffix, threshold, spec, counts, reuse, departure, _state }
+        Instance {
+            id: self.id,
+            state: self.state,
+            run: self.run,
+            suffix: self.suffix,
+            requested: self.requested,
+            threshold: self.threshold,
+            spec: self.spec,
+            counts: self.counts,
+            reuse: self.reuse,
+            departure: self.departure,
+            _state: PhantomData,
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
+use crate::model::readiness::ReadinessNote;
 use crate::model::record::{EventRow, MachineSpec, Record, Unreadable};
 use crate::model::requirements::{Requirements, TypePatterns};
 use crate::model::settings::Settings;
@@ -315,6 +317,9 @@ pub trait AgentStore: Send + Sync {
     /// Writes a report in place of an earlier one. If a later report is already there, that one
     /// stays, and it is no error: a request that was given up on may arrive after the next.
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
+    /// Writes what it says about the registration of this idle machine in place of what it said before,
+    /// as [`report`](AgentStore::report) does. Heartbeat and signal stay.
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()>;
 }
 
 /// A message received from the pool. It stays in its queue, hidden from other receivers, until it is
@@ -483,12 +488,31 @@ pub struct ListedRunner {
     pub name: String,
     /// The machine that it registered from.
     pub instance: InstanceId,
+    /// Which registration of this machine it is. A later one has a higher number.
+    pub number: u32,
     pub online: bool,
 }
 
-/// How many jobs of a run wait for a machine, by the label that they ask for. Only labels of the run
+/// How many jobs of a run wait for a machine, by the label that they ask for. Labels of other runs do not
 /// count.
-pub type WaitingJobs = BTreeMap<Label, u32>;
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaitingJobs {
+    /// By label of the run.
+    pub labels: BTreeMap<Label, u32>,
+    /// By label of a machine. Whether the run was given such a machine is not known here.
+    pub machine_labels: BTreeMap<MachineLabel, u32>,
+}
+
+impl WaitingJobs {
+    pub fn new() -> WaitingJobs {
+        WaitingJobs::default()
+    }
+
+    /// Whether no job waits.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.machine_labels.is_empty()
+    }
+}
 
 /// A run that is queued or in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -633,6 +657,23 @@ pub trait Runner: Send + Sync {
     /// Registers with this label only. The future may be dropped at any point; `stop` and
     /// `deregister` then undo what it did.
     async fn register(&self, label: &Label) -> Result<(), String>;
+    /// Makes the runner listen under this label of the machine's own: registers it, unless the last call
+    /// has registered it under the same label, and starts its listener, unless that listens. Jobs that
+    /// arrive wait for [`name_owner`](Runner::name_owner), for a while, before their first step. Returns
+    /// the number of the registration, which is higher than those of earlier ones. The future may be
+    /// dropped at any point, as that of `register`.
+    async fn listen_as(&self, _label: &MachineLabel) -> Result<u32, String> {
+        Err("this runner cannot register before a run is known".to_owned())
+    }
+    /// Lets in jobs of this run on a runner that `listen_as` has registered, and refuses those of others.
+    async fn name_owner(&self, _run: &RunId) -> Result<(), String> {
+        Ok(())
+    }
+    /// Waits until a runner that `listen_as` has registered, and that no run owns, can take no job any
+    /// more: its listener has died, its registration is lost, or it was drained. Returns why.
+    async fn lapse(&self) -> String {
+        std::future::pending().await
+    }
     /// Makes a runner that has died ready to take jobs of the run with this label again. Fails with
     /// the reason if it cannot take any; a later call may succeed. Does nothing if the runner is
     /// ready. The future may be dropped at any point, as that of `register`.

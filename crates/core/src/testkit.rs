@@ -8,6 +8,7 @@ mod virtual_time;
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
     Calls, Event, Hearing, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
-    MemoryPorts, MemoryStore, PartialLaunch, PlayedAgents, RegisteredLabels, SilentProgress, plane,
+    MemoryPorts, MemoryStore, OwnRegistration, PartialLaunch, PlayedAgents, RegisteredLabels,
+    SilentProgress, plane,
 };
 pub use virtual_time::VirtualTime;

@@ -13,17 +13,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
+use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
-use self::connection::Stage;
 use self::docker::Docker;
 use self::fetch::FastRandom;
 use self::install::{Installation, Installer};
 use self::layout::Layout;
 use self::listener::{Listener, Need};
 use self::registration::Registrar;
+use self::seat::Seat;
 use self::user::User;
 use crate::inputs::group_names;
 
@@ -45,6 +47,7 @@ mod listener;
 mod options;
 mod program;
 mod registration;
+mod seat;
 mod traces;
 mod user;
 
@@ -77,6 +80,10 @@ pub struct GitHubRunner {
 struct RunnerState {
     prepared: Option<Arc<Prepared>>,
     listener: Option<Listener>,
+    /// What it is registered with, once it is.
+    seat: Option<Seat>,
+    /// The number of the last registration.
+    number: u32,
     /// What the runner needs before a listener can be started again.
     need: Option<Need>,
     /// Whether GitHub removes the present registration as soon as its last job is over. Not so if a
@@ -203,13 +210,16 @@ impl GitHubRunner {
         retry(&*self.clock, &FastRandom, Retry::SHORT, |_| call()).await
     }
 
-    fn start_listener(&self, prepared: &Prepared, label: &Label) -> Result<Listener, String> {
+    fn start_listener(&self, prepared: &Prepared, seat: &Seat) -> Result<Listener, String> {
         let root = &prepared.software.root;
         let mut command = prepared.user.command(root.join("bin/Runner.Listener"));
         environment::apply(&mut command, &prepared.user, &self.layout, &self.options.id);
         hooks::set_variables(&mut command, &self.layout);
         hooks::withdraw_end(&self.layout)?;
-        command.arg("run").current_dir(root).env("ONDECK_RUN_ID", label.run.as_str());
+        command.arg("run").current_dir(root);
+        if let Some(run) = &seat.run {
+            command.env("ONDECK_RUN_ID", run.as_str());
+        }
         let record = |leader| self.layout.record_group(leader);
         let clock = self.clock.clone();
         let (job_start, worked) = (self.timeouts.job_start, self.has_worked.clone());
@@ -219,7 +229,7 @@ impl GitHubRunner {
     }
 
     /// The listener that `register` started, or a new one if that has exited.
-    async fn listener(&self, label: &Label) -> Result<Listener, String> {
+    async fn listener(&self, seat: &Seat) -> Result<Listener, String> {
         let earlier = self.state().listener.clone();
         match earlier {
             Some(listener) if listener.is_listening() => return Ok(listener),
@@ -234,7 +244,7 @@ impl GitHubRunner {
         }
         // A job may have outlived its listener and would go on unsupervised.
         self.kill_processes(&self.prepared()?.user).await?;
-        self.connect(label).await
+        self.connect(seat).await
     }
 }
 
@@ -306,15 +316,20 @@ impl Runner for GitHubRunner {
     /// Returns when the runner can take jobs. Being listed is not enough: GitHub also registers
     /// deprecated versions, which never get a job.
     async fn register(&self, label: &Label) -> Result<(), String> {
-        let prepared = self.prepared()?;
-        {
-            let mut state = self.state();
-            (state.listener, state.need, state.drained) = (None, None, false);
-            state.remarks.clear();
-        }
-        self.has_worked.store(false, Ordering::Relaxed);
-        self.enlist(&prepared, label, Stage::BeginningOfRun).await?;
-        self.connect(label).await.map(drop)
+        self.take_seat(&Seat::of_run(label)).await
+    }
+
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        self.listen_under(label).await
+    }
+
+    /// The hook of a job waits for the owner, and then lets the job in or refuses it.
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        self.seat_owner(run)
+    }
+
+    async fn lapse(&self) -> String {
+        self.lapsed().await
     }
 
     /// A listener with a job is interrupted as soon as it says that the job is completed: it has
@@ -355,12 +370,12 @@ impl Runner for GitHubRunner {
 
     async fn revive(&self, label: &Label) -> Result<(), String> {
         self.state().drained = false;
-        self.listener(label).await.map(drop)
+        self.listener(&self.seat_for(label)).await.map(drop)
     }
 
     async fn work(&self, label: &Label) -> String {
         self.state().drained = false;
-        let listener = match self.listener(label).await {
+        let listener = match self.listener(&self.seat_for(label)).await {
             Ok(listener) => listener,
             Err(why) => return why,
         };
@@ -371,6 +386,7 @@ impl Runner for GitHubRunner {
 
     async fn stop(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
+        self.close_seat()?;
         let listener = self.state().listener.take();
         // Once the listener has exited, its descendants cannot be told from other processes.
         let descendants = self.listeners_descendants().await?;
@@ -392,7 +408,9 @@ impl Runner for GitHubRunner {
     async fn deregister(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
         let registrar = self.registrar(&prepared);
-        self.remove_registrations(&registrar).await
+        self.remove_registrations(&registrar).await?;
+        self.state().seat = None;
+        Ok(())
     }
 
     async fn account(&self) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{
     Clock, Forge, ListedRunner, OpenRun, OpenRuns, PortResult, RequestBudget, WaitingJobs,
 };
@@ -30,22 +31,42 @@ impl LocalForge {
         LocalForge { db, clock }
     }
 
-    /// The jobs that wait for a runner, by label. Unlike [`open_runs`](Forge::open_runs), it changes
+    /// The jobs that wait for a runner, by label of their run. Unlike [`open_runs`](Forge::open_runs), it changes
     /// nothing.
-    pub async fn waiting(&self) -> PortResult<WaitingJobs> {
+    pub async fn waiting(&self) -> PortResult<BTreeMap<Label, u32>> {
         let runs = self.db.call(|connection| waiting_jobs(connection)).await?;
-        Ok(runs.into_values().flatten().collect())
+        Ok(runs.into_values().flat_map(|waiting| waiting.labels).collect())
     }
 
     /// Queues a command for a run. If the calling process exits before a runner takes the job, the job
     /// is cancelled.
     pub async fn queue(&self, run: &RunId, argv: &[String]) -> PortResult<JobId> {
-        const SQL: &str = "INSERT INTO jobs (label, argv, queued_at, pid, start_time, boot)
-            VALUES (?,?,?,?,?,?)";
+        self.queue_under(run.to_string(), None, argv).await
+    }
+
+    /// As [`queue`](LocalForge::queue), for a runner that is registered with a label of its machine.
+    pub async fn queue_for_machine(
+        &self,
+        run: &RunId,
+        label: &MachineLabel,
+        argv: &[String],
+    ) -> PortResult<JobId> {
+        self.queue_under(label.to_string(), Some(run), argv).await
+    }
+
+    async fn queue_under(
+        &self,
+        label: String,
+        run: Option<&RunId>,
+        argv: &[String],
+    ) -> PortResult<JobId> {
+        const SQL: &str = "INSERT INTO jobs (label, argv, queued_at, pid, start_time, boot, run)
+            VALUES (?,?,?,?,?,?,?)";
         let argv = serde_json::json!(argv).to_string();
         let (pid, start_time) = Process::current().map(|me| (me.pid, me.start_time)).unzip();
         let queued_at = self.clock.now().to_string();
-        let job = (run.to_string(), argv, queued_at, pid, start_time, Boot::name());
+        let run = run.map_or("", RunId::as_str).to_owned();
+        let job = (label, argv, queued_at, pid, start_time, Boot::name(), run);
         self.db
             .write(move |transaction| {
                 transaction.execute(SQL, job)?;
@@ -131,22 +152,33 @@ fn look(connection: &Connection, id: JobId) -> rusqlite::Result<(Option<Job>, Op
 fn waiting_jobs(connection: &Connection) -> rusqlite::Result<BTreeMap<RunId, WaitingJobs>> {
     // A job names its label only. If a run has asked for machines under it, the job is of that run.
     const SQL: &str = "SELECT id, label,
-        (SELECT run FROM demands WHERE demands.label = jobs.label) AS run
+        (SELECT run FROM demands WHERE demands.label = jobs.label) AS run, jobs.run AS of_run
         FROM jobs WHERE state = 'queued' ORDER BY label";
     let abandoned = jobs::abandoned(connection)?;
     let mut statement = connection.prepare_cached(SQL)?;
     let queued = |row: &Row<'_>| {
         let plain: RunId = column::parsed(row, "label", str::parse)?;
+        if let Some(of_run) = column::optional::<RunId, _>(row, "of_run", str::parse)?
+            && let Ok(own) = MachineLabel::new(plain.as_str())
+        {
+            return Ok((JobId(row.get("id")?), of_run, Err(own)));
+        }
         let asked: Option<String> = row.get("run")?;
         let run = asked.and_then(|run| RunId::new(run).ok());
         let label = run.and_then(|run| Label::of_run(&run, plain.as_str()));
-        Ok((JobId(row.get("id")?), label.unwrap_or_else(|| Label::from(&plain))))
+        let label = label.unwrap_or_else(|| Label::from(&plain));
+        Ok((JobId(row.get("id")?), label.run.clone(), Ok(label)))
     };
     let mut runs: BTreeMap<RunId, WaitingJobs> = BTreeMap::new();
-    for (id, label) in column::readable(statement.query_map([], queued)?)? {
-        if !abandoned.contains(&id) {
-            *runs.entry(label.run.clone()).or_default().entry(label).or_default() += 1;
+    for (id, run, label) in column::readable(statement.query_map([], queued)?)? {
+        if abandoned.contains(&id) {
+            continue;
         }
+        let waiting = runs.entry(run).or_default();
+        *match label {
+            Ok(label) => waiting.labels.entry(label).or_default(),
+            Err(own) => waiting.machine_labels.entry(own).or_default(),
+        } += 1;
     }
     Ok(runs)
 }
@@ -170,7 +202,10 @@ impl Forge for LocalForge {
                     let instance = column::parsed(row, "instance", str::parse)?;
                     let process = machines::process_of(connection, &instance)?;
                     let online = process.is_some_and(Process::is_alive);
-                    runners.push(ListedRunner { name: row.get("name")?, instance, online });
+                    let name: String = row.get("name")?;
+                    let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
+                    let number = number.unwrap_or_default();
+                    runners.push(ListedRunner { name, instance, number, online });
                 }
                 Ok(runners)
             })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use ondeck_processes::{Awaited, MARKER, Process, kill_group};
 use rusqlite::OptionalExtension;
@@ -33,6 +34,9 @@ const SLOWEST_POLL: Duration = Duration::from_millis(500);
 /// The exit code of a command that could not be started, as in shells.
 const NOT_STARTED: i32 = 127;
 
+/// The exit code of a job that was refused, because it is not of the machine's run.
+const REFUSED: i32 = 1;
+
 /// The runner on a local machine: takes jobs from the shared file and runs them as processes.
 pub struct LocalRunner {
     db: Db,
@@ -49,6 +53,10 @@ pub struct LocalRunner {
 struct RunnerState {
     registrations: u32,
     name: String,
+    /// The label of the machine that it is registered with, if that is not the label of a run.
+    own_label: Option<MachineLabel>,
+    /// The run whose jobs an own label lets in.
+    owner: Option<RunId>,
     /// The process group of the current job.
     group: Option<Process>,
     /// Whether it takes no further job.
@@ -138,6 +146,48 @@ impl LocalRunner {
         now.has_job
     }
 
+    /// Registers with this label, in place of an earlier registration. Returns its number.
+    async fn enlist(&self, label: String) -> Result<u32, String> {
+        const SQL: &str =
+            "INSERT INTO runners (name, instance, label, registered_at) VALUES (?,?,?,?)";
+        let (name, number) = {
+            let mut now = self.state();
+            now.registrations += 1;
+            now.has_worked = false;
+            now.name = format!("{}-{}", self.instance, now.registrations);
+            (now.name.clone(), now.registrations)
+        };
+        self.clock.sleep(self.registration_time(&name).await?).await;
+        let at = self.clock.now().to_string();
+        let instance = self.instance.to_string();
+        let enlisted = self.db.write(move |transaction| {
+            transaction.execute("DELETE FROM runners WHERE instance = ?1", [&instance])?;
+            transaction.execute(SQL, (name, instance, label, at)).map(drop)
+        });
+        enlisted.await.map_err(|e| e.to_string())?;
+        Ok(number)
+    }
+
+    /// Whether the present registration is still in the list.
+    async fn is_listed(&self) -> Result<bool, String> {
+        const SQL: &str = "SELECT EXISTS (SELECT 1 FROM runners WHERE name = ?1)";
+        let name = self.state().name.clone();
+        let found = self.db.call(move |conn| {
+            conn.prepare_cached(SQL)?.query_row([name], |row| row.get::<_, bool>(0))
+        });
+        found.await.map_err(|e| e.to_string())
+    }
+
+    /// Ends a job of another run than that of the machine, without running it.
+    async fn refuse(&self, run: &RunId, job: &TakenJob) -> PortResult<()> {
+        let of = job.run.as_ref().map_or("unknown", RunId::as_str);
+        tracing::warn!(job = %job.id, %run, "a job of another run is refused: {of}");
+        let why = "this machine was given to run";
+        let line = format!("ondeck: {why} {run} and takes no job of another: {of}\n");
+        output::store(&self.db, job.id, Stream::Stderr, line.into_bytes()).await?;
+        self.settle(job.id, JobState::Done, REFUSED).await
+    }
+
     fn start(&self, run: &RunId, job: &TakenJob) -> std::io::Result<(Child, Awaited)> {
         let argv = job.argv.iter().map(OsStr::new);
         let mut words = self.wrapper.iter().map(OsString::as_os_str).chain(argv);
@@ -164,6 +214,10 @@ impl LocalRunner {
 
     /// Runs a job to completion and stores its output and exit code.
     async fn run_job(&self, run: &RunId, job: &TakenJob) -> PortResult<()> {
+        let is_foreign = self.state().own_label.is_some() && job.run.as_ref() != Some(run);
+        if is_foreign {
+            return self.refuse(run, job).await;
+        }
         tracing::info!(job = %job.id, %run, "job taken");
         let (mut child, _awaited) = match self.start(run, job) {
             Ok(started) => started,
@@ -286,25 +340,54 @@ impl Runner for LocalRunner {
 
     /// A machine has one runner at a time, so this removes one that was never deregistered.
     async fn register(&self, label: &Label) -> Result<(), String> {
-        const SQL: &str =
-            "INSERT INTO runners (name, instance, label, registered_at) VALUES (?,?,?,?)";
-        let name = {
+        self.state().own_label = None;
+        self.enlist(label.to_string()).await.map(drop)
+    }
+
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        let present = {
             let mut now = self.state();
-            now.registrations += 1;
-            now.has_worked = false;
-            now.name = format!("{}-{}", self.instance, now.registrations);
-            now.name.clone()
+            now.draining = false;
+            (now.own_label.as_ref() == Some(label)).then_some(now.registrations)
         };
-        self.clock.sleep(self.registration_time(&name).await?).await;
-        let at = self.clock.now().to_string();
-        let (instance, label) = (self.instance.to_string(), label.to_string());
-        self.db
-            .write(move |transaction| {
-                transaction.execute("DELETE FROM runners WHERE instance = ?1", [&instance])?;
-                transaction.execute(SQL, (name, instance, label, at)).map(drop)
-            })
-            .await
-            .map_err(|e| e.to_string())
+        if let Some(number) = present
+            && self.is_listed().await?
+        {
+            return Ok(number);
+        }
+        {
+            let mut now = self.state();
+            (now.own_label, now.owner) = (Some(label.clone()), None);
+        }
+        self.enlist(label.to_string()).await
+    }
+
+    /// Jobs wait in the queue until then.
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        self.state().owner = Some(run.clone());
+        Ok(())
+    }
+
+    async fn lapse(&self) -> String {
+        loop {
+            if self.state().draining {
+                return "the runner takes no further job".to_owned();
+            }
+            match self.is_listed().await {
+                Ok(false) => return "the runner was removed from the list".to_owned(),
+                // The file may be unavailable for a while.
+                Ok(true) | Err(_) => self.clock.sleep(SLOWEST_POLL).await,
+            }
+        }
+    }
+
+    /// Lists a runner again that was removed from the list.
+    async fn revive(&self, _label: &Label) -> Result<(), String> {
+        let Some(own) = self.state().own_label.clone() else { return Ok(()) };
+        match self.is_listed().await? {
+            true => Ok(()),
+            false => self.enlist(own.to_string()).await.map(drop),
+        }
     }
 
     fn is_busy(&self) -> bool {
@@ -361,7 +444,10 @@ impl Runner for LocalRunner {
         self.db
             .write(move |transaction| transaction.execute(sql, [instance]).map(drop))
             .await
-            .map_err(|e| e.to_string())
+            .map_err(|e| e.to_string())?;
+        let mut now = self.state();
+        (now.own_label, now.owner) = (None, None);
+        Ok(())
     }
 
     async fn clean(&self) -> Result<(), String> {

@@ -13,7 +13,7 @@ use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::label::Label;
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::{EventRow, Record, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report};
@@ -427,23 +427,23 @@ fn intent(row: &rusqlite::Row<'_>) -> rusqlite::Result<Intent> {
     })
 }
 
-/// Removes the terminated records that satisfy a condition, with their heartbeats and signals. Returns
-/// how many records were removed.
+/// Removes the terminated records that satisfy a condition, with what their agents wrote. Returns how
+/// many records were removed.
 fn remove_terminated(
     transaction: &Transaction<'_>,
     condition: &str,
     value: &str,
 ) -> rusqlite::Result<usize> {
     let these = format!("FROM instances WHERE state = 'terminated' AND {condition}");
-    for table in ["heartbeats", "signals"] {
+    for table in ["heartbeats", "signals", "readiness"] {
         let sql = format!("DELETE FROM {table} WHERE id IN (SELECT id {these})");
         transaction.prepare_cached(&sql)?.execute([value])?;
     }
     transaction.prepare_cached(&format!("DELETE {these}"))?.execute([value])
 }
 
-/// Prunes what is older than `before`: terminated records, intents, events, summaries, heartbeats and signals
-/// without a record, terminated machines, finished jobs with their output, and expired tickets of
+/// Prunes what is older than `before`: terminated records, intents, events, summaries, what agents without a
+/// record wrote, terminated machines, finished jobs with their output, and expired tickets of
 /// classes that are no longer requested. A message that is not a ticket is as old as its last
 /// receipt.
 fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize> {
@@ -457,6 +457,7 @@ fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize
         "DELETE FROM summaries WHERE key < ?1",
         "DELETE FROM heartbeats WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
         "DELETE FROM signals WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
+        "DELETE FROM readiness WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
         "DELETE FROM machines WHERE ended_at <> '' AND ended_at < ?1",
         "DELETE FROM job_output WHERE job IN
             (SELECT id FROM jobs WHERE finished_at <> '' AND finished_at < ?1)",
@@ -537,8 +538,19 @@ impl AgentStore for LocalStore {
         let run = report.run.as_ref().map_or("", RunId::as_str).to_owned();
         let signal = report.signal.as_str();
         let (detail, at) = (report.detail.clone(), report.at.to_string());
-        let label = Label::stored(report.run.as_ref(), report.suffix.as_ref());
+        let label = report.stored_label();
         let said = (id.to_string(), signal, run, detail, at, report.generation, label);
+        self.db
+            .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
+            .await
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        const SQL: &str = "INSERT INTO readiness (id, body, at) VALUES (?,?,?)
+             ON CONFLICT (id) DO UPDATE SET body=excluded.body, at=excluded.at
+             WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z' AND length(at) = 24)
+             IS NOT TRUE";
+        let said = (id.to_string(), note.readiness.stored(), note.at.to_string());
         self.db
             .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
             .await

@@ -216,6 +216,7 @@ impl World {
             detail: String::new(),
             at: now,
             generation,
+            machine_label: None,
         };
         // A store in memory does not fail.
         let beat = self.store.beat(&record.id, &Heartbeat::new(now, HEARTBEAT)).await;

@@ -179,6 +179,7 @@ impl Fleet {
         let now = self.world.time.now();
         let lasts = Duration::from_secs(self.draw(|random| random.u64(600..2_400)));
         let record = Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id: InstanceId::new(format!("i-{number:017x}")).expect("a sound id"),
             state: State::Idle,
             run: None,

@@ -275,6 +275,7 @@ impl SimulatedMachines {
         let listed = |runner: &Runner| ListedRunner {
             name: runner.name.clone(),
             instance: runner.instance.clone(),
+            number: runner.name.rsplit('-').next().and_then(|it| it.parse().ok()).unwrap_or(0),
             online: runner.online,
         };
         self.runners.iter().map(listed).collect()
@@ -426,7 +427,7 @@ impl SimulatedMachines {
         let mut waiting = WaitingJobs::new();
         let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
         for job in self.jobs.iter().filter(waits) {
-            *waiting.entry(job.label.clone()).or_default() += 1;
+            *waiting.labels.entry(job.label.clone()).or_default() += 1;
         }
         waiting
     }

@@ -39,6 +39,9 @@ struct StoryArguments {
     /// Path of the ondeck program, which is also the agent that the machine downloads
     #[arg(long, value_name = "PATH")]
     ondeck: PathBuf,
+    /// Label that runners register with: run, or machine, under which they are online while idle
+    #[arg(long, value_name = "LABEL")]
+    runner_label: String,
     #[command(flatten)]
     machine: MachineArguments,
 }

@@ -32,7 +32,8 @@ pub(crate) fn play(arguments: &StoryArguments) -> Result<(), String> {
     let kvm = guest::kvm_works(&arguments.machine.image, &arguments.machine.folder);
     say(if kvm { "the processor runs the guest" } else { "the processor is emulated" });
     let account = Account::open(arguments, kvm)?;
-    let story = Story { account, started: Instant::now() };
+    let runner_label = arguments.runner_label.clone();
+    let story = Story { account, runner_label, started: Instant::now() };
     // Waits of the stand-ins panic when they take too long.
     let played = catch_unwind(AssertUnwindSafe(|| story.all()));
     let reason = match played {
@@ -53,10 +54,17 @@ pub(crate) fn play(arguments: &StoryArguments) -> Result<(), String> {
 
 struct Story {
     account: Account,
+    /// The setting of the pool.
+    runner_label: String,
     started: Instant,
 }
 
 impl Story {
+    /// Whether machines register while they are idle.
+    fn registers_idle(&self) -> bool {
+        self.runner_label == "machine"
+    }
+
     fn all(&self) -> Result<(), String> {
         let Account { gateway, github, .. } = &self.account;
         self.step("refresh creates table, queues and launch template", || self.set_up())?;
@@ -90,16 +98,17 @@ impl Story {
                 machine["heartbeatAgeMs"].as_u64().map(drop)
             })
         })?;
-        self.step("provision returns with the new machine", || {
+        let label = self.step("provision returns with the new machine", || {
             let told = first.finish()?;
             expect(&told["instances"][0]["source"], "cold")?;
-            expect(&told["instances"][0]["instanceId"], &machine.id)
+            expect(&told["instances"][0]["instanceId"], &machine.id)?;
+            label_of(&told)
         })?;
-        self.step("its runner is online at GitHub with the run's label", || self.online("1001"))?;
+        self.step("its runner is online at GitHub with the run's label", || self.online(&label))?;
         let mut shell = self.step("root's shell on the guest answers", || {
             Shell::connect(&guest::shell_of(&self.account.folder, &machine.id), LIMIT)
         })?;
-        let job = self.queue("1001", looks::FIRST_JOB);
+        let job = self.queue("1001", &label, looks::FIRST_JOB);
         self.step("the runner takes a job", || {
             let runs = |it: &ondeck_standin::Job| it.log.contains("waiting\n");
             github.wait_until(job, LIMIT, runs);
@@ -114,20 +123,28 @@ impl Story {
         })?;
         self.step("release: the runner is deregistered, the machine cleaned and idle", || {
             self.account.ondeck(&["release", "--json", "--run-id", "1001"])?;
-            self.expect_no_runner()?;
+            self.expect_left(&label)?;
             expect(&self.only_instance()?["state"], "idle")
         })?;
         self.step("nothing of the first run is left on the machine", || {
             looks::after_a_run(&self.account, &machine, &mut shell)
         })?;
-        self.step("a second run claims the machine", || {
+        let names = self.names();
+        let label = self.step("a second run claims the machine", || {
             let told = self.account.ondeck(&["provision", "--json", "--run-id", "1002"])?;
             expect(&told["instances"][0]["source"], "warm")?;
-            expect(&told["instances"][0]["instanceId"], &machine.id)
+            expect(&told["instances"][0]["instanceId"], &machine.id)?;
+            label_of(&told)
         })?;
-        self.step("its runner is online with the new label", || self.online("1002"))?;
+        self.step("its runner is online with the new label", || {
+            self.online(&label)?;
+            match self.registers_idle() && self.names() != names {
+                true => Err(format!("{:?} was registered before, not {names:?}", self.names())),
+                false => Ok(()),
+            }
+        })?;
         self.step("the second run's job succeeds", || {
-            let job = self.queue("1002", "ls -A ~ /tmp; echo served");
+            let job = self.queue("1002", &label, "ls -A ~ /tmp; echo served");
             let log = self.done(job)?;
             if log.contains("left") {
                 return Err(format!("the second run sees what the first has left: {log}"));
@@ -136,7 +153,7 @@ impl Story {
         })?;
         self.step("release: the machine is idle again", || {
             self.account.ondeck(&["release", "--json", "--run-id", "1002"])?;
-            self.expect_no_runner()
+            self.expect_left(&label)
         })?;
         drop(shell);
         self.step("past its deadline the machine powers itself off", || {
@@ -150,6 +167,7 @@ impl Story {
             }
             says("Power down", Duration::from_secs(5))
         })?;
+        self.step("it has removed its runner", || self.expect_no_runner())?;
         self.step("refresh and the audit find nothing left", || self.nothing_left(&machine))
     }
 
@@ -179,12 +197,13 @@ impl Story {
             "--claim-timeout-sec=600",
             &format!("--idle-time-sec={IDLE_SEC}"),
             &format!("--self-termination-grace-sec={GRACE_SEC}"),
+            &format!("--runner-label={}", self.runner_label),
         ])?;
         Ok(())
     }
 
-    fn queue(&self, run: &str, script: &str) -> JobId {
-        self.account.github.queue_job(REPOSITORY, run, &[run], script)
+    fn queue(&self, run: &str, label: &str, script: &str) -> JobId {
+        self.account.github.queue_job(REPOSITORY, run, &[label], script)
     }
 
     /// Waits until a job has succeeded, and returns its log.
@@ -201,6 +220,23 @@ impl Story {
             runners.len() == 1 && runners[0].online && runners[0].labels == [label]
         });
         online.map(drop).ok_or_else(|| format!("{:?}", self.account.github.runners()))
+    }
+
+    /// Waits until the machine has left the registration with this label. One that registers while it is
+    /// idle is online under another label then.
+    fn expect_left(&self, label: &str) -> Result<(), String> {
+        if !self.registers_idle() {
+            return self.expect_no_runner();
+        }
+        let ready = self.account.github.wait_for_runners(LIMIT, |runners| {
+            runners.len() == 1 && runners[0].online && runners[0].labels != [label]
+        });
+        ready.map(drop).ok_or_else(|| format!("{:?}", self.account.github.runners()))
+    }
+
+    /// The names of the runners that GitHub lists.
+    fn names(&self) -> Vec<String> {
+        self.account.github.runners().into_iter().map(|runner| runner.name).collect()
     }
 
     fn expect_no_runner(&self) -> Result<(), String> {
@@ -236,6 +272,14 @@ impl Story {
         gateway.assert_nothing_denied();
         self.account.github.assert_requests_valid();
         Ok(())
+    }
+}
+
+/// The only label that a provision has printed.
+fn label_of(told: &Value) -> Result<String, String> {
+    match told["labels"].as_array().map(Vec::as_slice) {
+        Some([Value::String(label)]) => Ok(label.clone()),
+        _ => Err(format!("not one label: {told}")),
     }
 }
 

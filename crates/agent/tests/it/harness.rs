@@ -63,6 +63,16 @@ impl Harness {
         self.spawn(runner, host, clock, store);
     }
 
+    /// Kills the agent of the machine, which goes on.
+    pub(crate) async fn kill_agents(&mut self) {
+        self.agents.shutdown().await;
+    }
+
+    /// Starts another agent on the machine, as one that was killed is started again.
+    pub(crate) fn start_another(&mut self, defect: MachineDefect) {
+        self.start_agent(defect, self.plane.clock.clone(), self.memory.store.clone());
+    }
+
     fn add_machine(&self) {
         self.memory.compute.insert(Machine {
             id: machine(),
@@ -121,6 +131,7 @@ impl Harness {
     pub(crate) fn insert_record(&self, state: State, left: Duration) -> Record {
         let now = self.plane.now();
         let record = Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id: machine(),
             state,
             run: state.is_owned().then(|| run("1")),

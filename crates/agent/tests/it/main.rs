@@ -5,6 +5,7 @@
 mod deadlines;
 mod drain;
 mod harness;
+mod idle;
 mod pause;
 mod refused;
 mod restarts;

@@ -15,6 +15,7 @@ use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::Report;
@@ -105,6 +106,9 @@ impl AgentStore for Ports {
         self.call(beats, ()).await
     }
     async fn report(&self, _id: &InstanceId, _report: &Report) -> PortResult<()> {
+        Ok(())
+    }
+    async fn note_readiness(&self, _id: &InstanceId, _note: &ReadinessNote) -> PortResult<()> {
         Ok(())
     }
 }
@@ -242,6 +246,7 @@ fn secs(secs: u64) -> Duration {
 /// Runs for run 1 until 100 s after the start. Its grace ends at 160 s.
 fn running() -> Record {
     Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: machine(),
         state: State::Running,
         run: Some(run("1")),

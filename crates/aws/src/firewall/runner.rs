@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::Runner;
 
 use super::MetadataFirewall;
@@ -46,6 +48,18 @@ impl Runner for FirewalledRunner {
 
     async fn register(&self, label: &Label) -> Result<(), String> {
         self.runner.register(label).await
+    }
+
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        self.runner.listen_as(label).await
+    }
+
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        self.runner.name_owner(run).await
+    }
+
+    async fn lapse(&self) -> String {
+        self.runner.lapse().await
     }
 
     async fn drain(&self, why: &str) {

@@ -1,4 +1,4 @@
-//! What an agent writes: heartbeat and signal, in one item under a key of the machine's own.
+//! What an agent writes: heartbeat, signal and readiness, in one item under a key of the machine's own.
 //!
 //! Each write puts off the time at which DynamoDB may delete the item. So it lives as long as its
 //! agent and a little longer, and the control plane needs no permission to write it.
@@ -8,7 +8,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::label::Label;
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::signal::Report;
 use ondeck_core::ports::PortResult;
 
@@ -22,12 +22,32 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 const NOT_LATER: &str =
     "NOT (#signalAt > :signalAt AND #signalAt <= :last AND size(#signalAt) = :length)";
 
+/// The same for what it says about its registration.
+const NOT_LATER_READINESS: &str = "NOT (#readinessAt > :readinessAt AND #readinessAt <= :last \
+     AND size(#readinessAt) = :length)";
+
 pub(super) async fn beat(table: &Table, key: &Key, beat: &Heartbeat) -> PortResult<()> {
     table.set(key, &heartbeat(beat), None).await.map(drop)
 }
 
 pub(super) async fn report(table: &Table, key: &Key, report: &Report) -> PortResult<()> {
     table.set(key, &signal(report), Some(NOT_LATER)).await.map(drop)
+}
+
+pub(super) async fn note_readiness(
+    table: &Table,
+    key: &Key,
+    note: &ReadinessNote,
+) -> PortResult<()> {
+    table.set(key, &readiness(note), Some(NOT_LATER_READINESS)).await.map(drop)
+}
+
+pub(super) fn readiness(note: &ReadinessNote) -> [(&'static str, AttributeValue); 3] {
+    [
+        ("readiness", text(note.readiness.stored())),
+        ("readinessAt", text(note.at)),
+        ttl(note.at + KEPT),
+    ]
 }
 
 pub(super) fn heartbeat(beat: &Heartbeat) -> Vec<(&'static str, AttributeValue)> {
@@ -49,7 +69,7 @@ pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 7] {
     [
         ("signal", text(report.signal)),
         ("signalRun", text(report.run.as_ref().map_or("", RunId::as_str))),
-        ("signalLabel", text(Label::stored(report.run.as_ref(), report.suffix.as_ref()))),
+        ("signalLabel", text(report.stored_label())),
         ("signalDetail", text(&report.detail)),
         ("signalAt", text(report.at)),
         // Overwrites that of an earlier signal in any case.

@@ -9,7 +9,6 @@ use aws_sdk_dynamodb::types::{
 };
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::ports::PortResult;
 
@@ -156,11 +155,21 @@ fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
 fn attributes(next: &Next, change: &Change, shards: u32) -> Vec<(&'static str, AttributeValue)> {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
-        Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed } => {
+        Next::Update {
+            state,
+            run,
+            suffix,
+            requested,
+            threshold,
+            counts,
+            reuse,
+            departure,
+            keep_ticketed,
+        } => {
             let mut attributes = vec![
                 ("state", text(state)),
                 ("runId", text(run.as_ref().map_or("", RunId::as_str))),
-                ("label", text(Label::stored(run.as_ref(), suffix.as_ref()))),
+                ("label", text(requested.stored(run.as_ref(), suffix.as_ref()))),
                 ("threshold", text(threshold.map(|at| at.to_string()).unwrap_or_default())),
                 ("updatedAt", text(change.at())),
             ];
@@ -276,6 +285,7 @@ mod tests {
 
     fn record(state: State, run: Option<&str>) -> Record {
         Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id: "i-1".parse().unwrap(),
             state,
             run: run.map(|run| run.parse().unwrap()),

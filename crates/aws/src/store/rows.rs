@@ -9,6 +9,7 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
@@ -126,7 +127,7 @@ pub(super) fn listing(items: &[Item]) -> Listing {
 /// Reads what an agent wrote. What is corrupt counts as not written: no decision follows from it,
 /// and the agent's next heartbeat or signal replaces it.
 pub(super) fn agent_status(item: &Item) -> AgentStatus {
-    AgentStatus { heartbeat: heartbeat(item), report: report(item) }
+    AgentStatus { heartbeat: heartbeat(item), report: report(item), readiness: readiness(item) }
 }
 
 fn heartbeat(item: &Item) -> Option<Heartbeat> {
@@ -141,6 +142,12 @@ fn heartbeat(item: &Item) -> Option<Heartbeat> {
     })
 }
 
+fn readiness(item: &Item) -> Option<ReadinessNote> {
+    let stored = read_text(item, "readiness").ok()?;
+    let at = Timestamp::parse(read_text(item, "readinessAt").ok()?).ok()?;
+    Some(ReadinessNote { readiness: Readiness::read(stored)?, at })
+}
+
 fn report(item: &Item) -> Option<Report> {
     let word = read_text(item, "signal").ok()?;
     let read = || {
@@ -148,12 +155,12 @@ fn report(item: &Item) -> Option<Report> {
             "" => None,
             run => Some(RunId::new(run).ok()?),
         };
+        let stored = read_text(item, "signalLabel").unwrap_or_default();
+        let (suffix, machine_label) = Report::read_label(run.as_ref(), stored);
         Some(Report {
             signal: Signal::parse(word)?,
-            suffix: Label::read_suffix(
-                run.as_ref(),
-                read_text(item, "signalLabel").unwrap_or_default(),
-            ),
+            suffix,
+            machine_label,
             run,
             detail: read_text(item, "signalDetail").unwrap_or_default().to_owned(),
             at: Timestamp::parse(read_text(item, "signalAt").ok()?).ok()?,

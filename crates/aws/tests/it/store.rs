@@ -256,6 +256,7 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
     for (owner, wire) in [(Some(run("run-9999")), "run-9999"), (None, "")] {
         let (signal, generation) = (Signal::Deregistered, owner.as_ref().map(|_| 4));
         let report = Report {
+            machine_label: None,
             signal,
             run: owner,
             suffix: None,

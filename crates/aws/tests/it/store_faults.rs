@@ -205,6 +205,7 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
     let (store, table_client) = (harness.store().await, harness.table_client().await);
     let id = instance("i-1");
     let report = Report {
+        machine_label: None,
         signal: Signal::Prepared,
         run: None,
         suffix: None,

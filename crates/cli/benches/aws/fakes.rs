@@ -141,7 +141,8 @@ impl FakeAgents {
     async fn send(&self, id: &InstanceId, answer: &Answer) {
         let Answer { signal, run, generation } = answer.clone();
         let (suffix, detail) = (None, String::new());
-        let report = Report { signal, run, suffix, detail, at: now(), generation };
+        let report =
+            Report { machine_label: None, signal, run, suffix, detail, at: now(), generation };
         self.store(id).report(id, &report).await.unwrap();
     }
 

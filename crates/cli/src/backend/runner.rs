@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{AgentStore, Clock, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
@@ -171,6 +172,22 @@ impl Runner for ChosenRunner {
     async fn register(&self, label: &Label) -> Result<(), String> {
         self.check_forge().await?;
         self.chosen()?.register(label).await
+    }
+
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        self.check_forge().await?;
+        self.chosen()?.listen_as(label).await
+    }
+
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        self.chosen()?.name_owner(run).await
+    }
+
+    async fn lapse(&self) -> String {
+        match self.chosen() {
+            Ok(runner) => runner.lapse().await,
+            Err(why) => why,
+        }
     }
 
     async fn drain(&self, why: &str) {

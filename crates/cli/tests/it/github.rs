@@ -7,6 +7,7 @@ mod faults;
 mod function;
 pub(crate) mod harness;
 mod lifecycle;
+mod machine_labels;
 mod refused;
 mod runner_user;
 mod runs;

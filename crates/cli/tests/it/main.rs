@@ -37,6 +37,7 @@ mod jobs;
 mod json;
 mod keep_warm;
 mod lifecycle;
+mod machine_labels;
 mod notices;
 mod observation;
 mod operate;

@@ -8,6 +8,7 @@ use super::{Claimed, Created, Instance, Running, TypedState};
 use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::machine_label::{MachineLabel, RequestedLabel};
 use crate::model::record::{Counts, Record, State, Unreadable};
 use crate::model::reuse::Reuse;
 use crate::model::settings::SettingsVersion;
@@ -114,6 +115,8 @@ pub enum Next {
         run: Option<RunId>,
         /// Of the label under which the run gets the machine. `None` without a run.
         suffix: Option<LabelSuffix>,
+        /// What its runner is to be registered with. [`RequestedLabel::OfRun`] without a run.
+        requested: RequestedLabel,
         threshold: Option<Timestamp>,
         /// `None` leaves what the record says.
         counts: Option<Counts>,
@@ -130,7 +133,26 @@ impl Next {
     pub(super) fn update(state: State, label: Option<Label>, threshold: Option<Timestamp>) -> Next {
         let (run, suffix) = label.map_or((None, None), |label| (Some(label.run), label.suffix));
         let (counts, reuse, departure, keep_ticketed) = (None, None, None, false);
-        Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed }
+        let requested = RequestedLabel::OfRun;
+        Next::Update {
+            state,
+            run,
+            suffix,
+            requested,
+            threshold,
+            counts,
+            reuse,
+            departure,
+            keep_ticketed,
+        }
+    }
+
+    pub(super) fn requesting(mut self, new: RequestedLabel) -> Next {
+        match &mut self {
+            Next::Update { requested, .. } => *requested = new,
+            Next::Insert(record) => record.requested = new,
+        }
+        self
     }
 
     pub(super) fn keeping_ticketed(mut self, keep: bool) -> Next {
@@ -219,6 +241,7 @@ impl Change {
                     state,
                     run,
                     suffix,
+                    requested,
                     threshold,
                     counts,
                     reuse,
@@ -230,6 +253,7 @@ impl Change {
                 state: *state,
                 run: run.clone(),
                 suffix: suffix.clone(),
+                requested: requested.clone(),
                 threshold: *threshold,
                 counts: counts.unwrap_or(found.counts),
                 reuse: reuse.unwrap_or(found.reuse),
@@ -310,9 +334,21 @@ impl Pending<Created> {
         self.change.next = self.change.next.reusing(reuse);
         self
     }
+
+    /// Says what the runner is to be registered with.
+    pub fn requesting(mut self, requested: RequestedLabel) -> Self {
+        self.change.next = self.change.next.requesting(requested);
+        self
+    }
 }
 
 impl Pending<Claimed> {
+    /// Says what the runner is to be registered with.
+    pub fn requesting(mut self, requested: RequestedLabel) -> Self {
+        self.change.next = self.change.next.requesting(requested);
+        self
+    }
+
     /// Says whether the machine may serve another run after this one. For [`Reuse::Never`], the guard
     /// also requires that it was given to no run before.
     pub fn reusing(mut self, reuse: Reuse) -> Self {
@@ -333,6 +369,14 @@ impl Pending<Claimed> {
 }
 
 impl Pending<Running> {
+    /// Names the label of the machine that its agent has registered with.
+    pub fn naming(mut self, label: Option<MachineLabel>) -> Self {
+        if let Some(label) = label {
+            self.change.next = self.change.next.requesting(RequestedLabel::Named(label));
+        }
+        self
+    }
+
     /// Says that the machine may serve no run after this one.
     pub fn never_reused(mut self) -> Self {
         self.change.next = self.change.next.reusing(Reuse::Never);

@@ -25,6 +25,7 @@ fn run(name: &str) -> RunId {
 
 fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Record {
     Record {
+        requested: crate::model::machine_label::RequestedLabel::OfRun,
         id: InstanceId::new("i-1").unwrap(),
         state,
         run: run.map(self::run),

@@ -10,6 +10,7 @@ use crate::inputs::times::{TIMES, TimeOverrides};
 use crate::model::excerpt::one_line;
 use crate::model::ids::RunId;
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::{Origin, ProvisionOptions, Request};
 
@@ -37,6 +38,9 @@ pub struct Demand {
     /// The refresh that re-runs jobs of the run whose machines were taken away, or has done so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun: Option<JobsRerun>,
+    /// The labels of machines that the run was given, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<MachineLabel>,
 }
 
 /// The right of one refresh to re-run jobs of a run, which there is once. Refreshes take it by a
@@ -111,6 +115,7 @@ impl Demand {
             failed_rescues: None,
             lease: None,
             rerun: None,
+            labels: Vec::new(),
         }
     }
 
@@ -150,6 +155,7 @@ impl Demand {
             origin: Origin::Rescue,
             set_up_patience: None,
             leaves_new: false,
+            named: None,
         }
     }
 }
@@ -176,6 +182,7 @@ mod tests {
             origin: Origin::Run,
             set_up_patience: None,
             leaves_new: false,
+            named: None,
         };
         let demand = Demand::of(&request, Timestamp::from_millis(5_000));
         let text = serde_json::to_string(&demand).unwrap();

@@ -10,6 +10,7 @@ use crate::model::departure::Departure;
 use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::machine_label::RequestedLabel;
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
 use crate::model::settings::SettingsVersion;
@@ -132,6 +133,8 @@ pub struct Record {
     pub run: Option<RunId>,
     /// Of the label under which the owner asked for the machine; `None` if that is the run's id.
     pub suffix: Option<LabelSuffix>,
+    /// What the owner wants the runner to be registered with.
+    pub requested: RequestedLabel,
     /// Until when the state may last. `None` exactly when terminated.
     pub threshold: Option<Timestamp>,
     pub spec: MachineSpec,
@@ -169,7 +172,7 @@ impl Record {
         self.state == State::Running && self.reuse == Reuse::Preserved
     }
 
-    /// What its runner registers with; `None` if no run owns it.
+    /// The label that its owner asked for it under; `None` if no run owns it.
     pub fn label(&self) -> Option<Label> {
         Some(Label::new(self.run.clone()?, self.suffix.clone()))
     }
@@ -225,7 +228,7 @@ pub struct RecordRow {
     pub runs: i64,
     #[serde(default)]
     pub missed_registrations: i64,
-    /// As [`Label::stored`] has it.
+    /// As [`RequestedLabel::stored`] has it.
     #[serde(default)]
     pub label: String,
     /// As [`Reuse::stored`] has it.
@@ -269,7 +272,7 @@ impl From<&Record> for RecordRow {
             generation: record.counts.generation.into(),
             runs: record.counts.runs.into(),
             missed_registrations: record.counts.missed_registrations.into(),
-            label: Label::stored(record.run.as_ref(), record.suffix.as_ref()),
+            label: record.requested.stored(record.run.as_ref(), record.suffix.as_ref()),
             reuse: record.reuse.stored().to_owned(),
             departure: record.departure.stored().to_owned(),
         }
@@ -299,13 +302,15 @@ fn read(row: RecordRow) -> Result<Record, String> {
         return Err(format!("{state}, but belongs to run {run}"));
     }
     let threshold = optional_time("threshold", &row.threshold)?;
+    let (suffix, requested) = RequestedLabel::read(run.as_ref(), &row.label);
     if state.is_live() != threshold.is_some() {
         return Err(format!("{state}, but its threshold is {}", quoted(&row.threshold)));
     }
     Ok(Record {
         id: InstanceId::new(row.instance_id).map_err(|e| e.to_string())?,
         state,
-        suffix: Label::read_suffix(run.as_ref(), &row.label),
+        suffix,
+        requested,
         run,
         threshold,
         spec: MachineSpec {

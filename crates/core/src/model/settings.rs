@@ -12,6 +12,7 @@ use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::machine_label::RunnerLabel;
 pub use crate::model::min_idle::MinIdle;
 use crate::model::money::Money;
 use crate::model::requirements::ClassSize;
@@ -107,6 +108,15 @@ input_struct! {
              run has completed",
         )
         .or("none")
+        .in_file("jobs", FileForm::Text);
+    runner_label: RunnerLabel, str::parse,
+        Input::stored(
+            "runner-label",
+            "LABEL",
+            "Label that runners register with: run, the id of the run that has claimed the machine, or \
+             machine, a label of the machine's own, under which it is online while it is idle",
+        )
+        .or("run")
         .in_file("jobs", FileForm::Text);
     ; also {
         times: Times;

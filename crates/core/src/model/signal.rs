@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::machine_label::{MachineLabel, RequestedLabel};
+use crate::model::readiness::ReadinessNote;
 use crate::model::timestamp::Timestamp;
 
 /// The signals that an agent can send.
@@ -98,9 +100,27 @@ pub struct Report {
     /// Of [`Signal::Deregistered`], the generation of the idle state in which the machine is free;
     /// `None` if the agent does not know it.
     pub generation: Option<u32>,
+    /// Of [`Signal::Registered`], the label of the machine that the runner is registered with; `None` if
+    /// that is the label of the run.
+    pub machine_label: Option<MachineLabel>,
 }
 
 impl Report {
+    /// What stores keep of the labels.
+    pub fn stored_label(&self) -> String {
+        let registered = self.machine_label.clone().map(RequestedLabel::Named);
+        registered.unwrap_or_default().stored(self.run.as_ref(), self.suffix.as_ref())
+    }
+
+    /// Reads what [`Report::stored_label`] wrote about this run.
+    pub fn read_label(
+        run: Option<&RunId>,
+        stored: &str,
+    ) -> (Option<LabelSuffix>, Option<MachineLabel>) {
+        let (suffix, registered) = RequestedLabel::read(run, stored);
+        (suffix, registered.named().cloned())
+    }
+
     /// Whether this report says that the machine is free in this generation of its idle state. An
     /// agent that names no generation is believed if the report is about `run`, which the machine
     /// has just left; `None` stands for any run.
@@ -170,11 +190,13 @@ pub fn output_tail(said: &str) -> String {
     seen[seen.len().saturating_sub(LONGEST_DETAIL)..].iter().collect()
 }
 
-/// The heartbeat and the signal of one agent, read together.
+/// What one agent has written, read together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentStatus {
     pub heartbeat: Option<Heartbeat>,
     pub report: Option<Report>,
+    /// What it said about its registration while it was idle.
+    pub readiness: Option<ReadinessNote>,
 }
 
 impl AgentStatus {
@@ -182,6 +204,12 @@ impl AgentStatus {
     /// further job then.
     pub fn is_interrupted(&self) -> bool {
         self.heartbeat.is_some_and(|beat| beat.interrupted)
+    }
+
+    /// Whether the machine can serve a run in this generation of its idle state without registering.
+    pub fn is_ready_in(&self, generation: u32, now: Timestamp) -> bool {
+        let registration = self.readiness.as_ref().and_then(|it| it.registration(generation));
+        registration.is_some() && self.pulse(now) == Pulse::Healthy
     }
 
     /// Judges the heartbeat by the period that it announces.
@@ -244,7 +272,8 @@ mod tests {
         let at = |millis: u64| Timestamp::from_millis(millis);
         let why = |beat: u64| {
             let beat = Heartbeat::new(at(beat), Duration::from_secs(5));
-            AgentStatus { heartbeat: Some(beat), report: None }.why_unhealthy(at(100_000))
+            AgentStatus { readiness: None, heartbeat: Some(beat), report: None }
+                .why_unhealthy(at(100_000))
         };
         assert_eq!(
             why(70_000),
@@ -265,6 +294,7 @@ mod tests {
         for (account, read) in [("", ""), ("2 jobs", "2 jobs"), (&long, &long[long.len() - 485..])]
         {
             let report = Report {
+                machine_label: None,
                 signal: Signal::DeregisterFailed,
                 run: Some(run.clone()),
                 suffix: None,
@@ -286,7 +316,7 @@ mod tests {
         let now = Timestamp::from_millis(100_000);
         let pulse = |beat: u64| {
             let beat = Heartbeat::new(Timestamp::from_millis(beat), Duration::from_secs(5));
-            AgentStatus { heartbeat: Some(beat), report: None }.pulse(now)
+            AgentStatus { readiness: None, heartbeat: Some(beat), report: None }.pulse(now)
         };
         assert_eq!(AgentStatus::default().pulse(now), Pulse::Never);
         assert_eq!(pulse(100_000), Pulse::Healthy, "an age of exactly zero");
@@ -314,6 +344,7 @@ mod tests {
         let other = RunId::new("8").unwrap();
         let at = Timestamp::from_millis(0);
         let says = |signal, run: Option<&RunId>| Report {
+            machine_label: None,
             signal,
             run: run.cloned(),
             suffix: None,
@@ -339,6 +370,7 @@ mod tests {
     fn a_machine_is_free_in_the_generation_that_its_agent_names() {
         let (run, other) = (RunId::new("7").unwrap(), RunId::new("8").unwrap());
         let says = |signal, run: Option<&RunId>, generation| Report {
+            machine_label: None,
             signal,
             run: run.cloned(),
             suffix: None,

@@ -34,7 +34,7 @@ pub(crate) enum Watched<T> {
     /// `judge` returned a value.
     Judged(T),
     /// `judge` returned nothing until the deadline. Carries the last status.
-    TimedOut(AgentStatus),
+    TimedOut(Box<AgentStatus>),
 }
 
 impl<'a> AgentWatch<'a> {
@@ -64,9 +64,11 @@ impl<'a> AgentWatch<'a> {
         let judged = wait_until(clock, wait, look).await?;
         Ok(match judged {
             Some(judgement) => Watched::Judged(judgement),
-            None => Watched::TimedOut(
-                last.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner),
-            ),
+            None => {
+                let last = last.into_inner();
+                let last = last.unwrap_or_else(std::sync::PoisonError::into_inner);
+                Watched::TimedOut(Box::new(last))
+            }
         })
     }
 
@@ -97,6 +99,7 @@ mod tests {
     fn the_time_of_an_answer_does_not_count_against_the_agent() {
         let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
         let status = |beat| AgentStatus {
+            readiness: None,
             heartbeat: Some(Heartbeat {
                 at: at(beat),
                 period: Duration::from_secs(5),

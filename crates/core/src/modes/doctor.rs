@@ -17,15 +17,14 @@ use self::facts::{Caller, Facts, ForgeFacts, Software, Told};
 pub use self::finding::{Area, Finding, FindingKind, Findings, Severity, Unchecked};
 use self::machines::{Compared, told};
 use crate::model::ids::{InstanceId, ResourceClass};
+use crate::model::label::Label;
 use crate::model::record::Record;
 use crate::model::settings::{Settings, is_set_up};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::modes::status::judgement::{Judgement, judge};
 use crate::modes::status::{Asked, Reading};
-use crate::ports::{
-    Diagnosis, Forge, PortError, PortResult, RecordScope, RequestBudget, WaitingJobs,
-};
+use crate::ports::{Diagnosis, Forge, PortError, PortResult, RecordScope, RequestBudget};
 
 /// How many requests about runs one examination sends to the forge.
 const FORGE_REQUESTS: u32 = 60;
@@ -278,7 +277,7 @@ impl Patient<'_> {
     /// What these runs have asked for. Their machines are read again: they may be newer than the list.
     async fn demands_of(
         &self,
-        waiting: &WaitingJobs,
+        waiting: &BTreeMap<Label, u32>,
         known: &mut Known,
     ) -> PortResult<Vec<crate::model::demand::Demand>> {
         let runs: BTreeSet<_> = waiting.keys().map(|label| label.run.clone()).collect();
@@ -313,7 +312,7 @@ impl Patient<'_> {
     }
 
     /// The waiting jobs of all open runs, as far as the budget suffices.
-    async fn waiting(&self, forge: &dyn Forge) -> PortResult<WaitingJobs> {
+    async fn waiting(&self, forge: &dyn Forge) -> PortResult<BTreeMap<Label, u32>> {
         let budget = RequestBudget::new(FORGE_REQUESTS);
         let open = self.plane.retried(|| forge.open_runs(0, &budget)).await?;
         let mut all: BTreeMap<_, u32> = BTreeMap::new();
@@ -322,7 +321,7 @@ impl Patient<'_> {
                 Some(waiting) => waiting,
                 None => self.plane.retried(|| forge.waiting_jobs(&run.run, &budget)).await?,
             };
-            all.extend(waiting);
+            all.extend(waiting.labels);
         }
         Ok(all)
     }

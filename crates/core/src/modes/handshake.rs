@@ -13,6 +13,7 @@ use crate::lifecycle::{Claimed, Idle, Instance, Pending, Running};
 use crate::model::departure::Departure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::RequestedLabel;
 use crate::model::reuse::Reuse;
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
@@ -256,16 +257,17 @@ async fn has_registered(plane: &Plane, id: &InstanceId, label: &Label) -> bool {
 }
 
 /// Gives an idle machine to the run again under its label, because its runner has taken one of the run's
-/// jobs.
+/// jobs. The second part of the label says what that runner is registered with.
 pub(crate) async fn keep_for_job(
     plane: &Plane,
     times: &Times,
     idle: &Instance<Idle>,
-    label: &Label,
+    (label, requested): (&Label, RequestedLabel),
     reuse: Reuse,
 ) -> Result<Instance<Running>, NotCommitted> {
     let why = "its runner has a job of the run";
-    let claim = idle.claim(label, plane.now(), times.claim_timeout).reusing(reuse);
+    let claim = idle.claim(label, plane.now(), times.claim_timeout);
+    let claim = claim.reusing(reuse).requesting(requested);
     // A drained machine stays with the run whose job it has.
     let claim = claim.although_drained();
     let claimed = plane.apply(claim.because(why)).await?;

@@ -10,6 +10,7 @@ mod creation;
 mod credentials;
 mod holdings;
 mod journal;
+mod labels;
 mod outcome;
 mod pool_search;
 mod post_provision;
@@ -24,7 +25,7 @@ pub use request::{
     INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, SourcePolicy, run_from_inputs,
 };
 
-pub(in crate::modes) use creation::readiness;
+pub(in crate::modes) use creation::{Registered, readiness, registered};
 pub use set_up::{await_set_up, set_up_patience};
 
 use std::time::Duration;
@@ -40,6 +41,7 @@ use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
+use crate::model::machine_label::{MachineLabel, RequestedLabel, RunnerLabel};
 use crate::model::requirements::Requirements;
 use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
@@ -188,6 +190,7 @@ impl<'a> Attempt<'a> {
         }
 
         self.entering(Phase::PostProvision, "handing the machines to the run");
+        labels::store(self).await?;
         if waits_for_others {
             adoption::prolong(self).await?;
         }
@@ -219,12 +222,29 @@ impl<'a> Attempt<'a> {
         }
         let store = async || {
             let demand = Demand::of(self.request, self.journal.began());
-            if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
+            let stored = match self.settings.runner_label {
+                RunnerLabel::Run => {
+                    self.plane.retried(|| self.plane.store.put_demand(&demand)).await
+                }
+                RunnerLabel::Machine => labels::renew_demand(self, demand).await,
+            };
+            if let Err(error) = stored {
                 let why = "the run's request was not stored, refresh cannot rescue it";
                 tracing::warn!("{why}: {error}");
             }
         };
         self.noted.get_or_init(store).await;
+    }
+
+    /// What the runners of the machines are to be registered with.
+    fn requested_label(&self) -> RequestedLabel {
+        if let Some(named) = &self.request.named {
+            return RequestedLabel::Named(named.clone());
+        }
+        match self.settings.runner_label {
+            RunnerLabel::Run => RequestedLabel::OfRun,
+            RunnerLabel::Machine => RequestedLabel::OfMachine,
+        }
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {

@@ -3,7 +3,7 @@
 //! ```text
 //! create infrastructure → list live records → reap → survey → interrupted machines → orphans
 //!   → intents → count machines → re-queue tickets → settings news → prune tickets
-//!   → offline runners → prune wake-ups → index shards → prune records
+//!   → listed runners → prune wake-ups → index shards → prune records
 //!   → runs (silent machines, completed runs, rescue) → keep warm
 //! ```
 //!
@@ -21,7 +21,7 @@ mod intents;
 mod interrupted;
 pub(crate) mod keep_warm;
 mod limit;
-mod offline_runners;
+mod listed_runners;
 pub(crate) mod orphans;
 mod prune_records;
 mod prune_tickets;
@@ -32,6 +32,7 @@ mod runs;
 mod settings_news;
 mod spend;
 pub(crate) mod survey;
+mod unready;
 mod wake_ups;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +80,8 @@ pub struct Outcome {
     pub interrupted: Vec<InstanceId>,
     /// How many overdue intents were closed because their provision did not close them.
     pub settled_intents: usize,
-    /// Names of the offline runners that were removed from GitHub.
+    /// Names of the runners that were removed from GitHub: their machine was gone, or had registered
+    /// again.
     pub offline_runners: Vec<String>,
     /// How many terminated records were deleted after the retention time.
     pub pruned_records: usize,
@@ -294,6 +296,7 @@ async fn repair(
             let retired = interrupted::retire(plane, &mut survey, outcome).await;
             keep_first(&mut failure, retired);
             keep_first(&mut failure, drained::terminate(plane, &mut survey, outcome).await);
+            keep_first(&mut failure, unready::attend(plane, settings, &mut survey, outcome).await);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
             let counted = ceiling::recount(plane, settings, earlier, &mut survey, outcome).await;
@@ -303,7 +306,10 @@ async fn repair(
             let looked_at = |class: &ResourceClass| checks_all || emptied.contains(class);
             let pruned = prune_tickets::prune(plane, settings, &survey, looked_at, outcome).await;
             keep_first(&mut failure, pruned);
-            keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
+            keep_first(
+                &mut failure,
+                listed_runners::remove(plane, settings, &survey, outcome).await,
+            );
             wake_ups::prune(plane, &survey, outcome).await;
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
             let recorded = registration_time::record(plane, settings, &survey).await;

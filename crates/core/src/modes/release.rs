@@ -346,7 +346,8 @@ impl Releasing<'_> {
         idle: &Instance<Idle>,
         label: &Label,
     ) -> PortResult<Reached> {
-        let running = match keep_for_job(self.plane, self.times, idle, label, record.reuse).await {
+        let asked = (label, record.requested.clone());
+        let running = match keep_for_job(self.plane, self.times, idle, asked, record.reuse).await {
             Ok(running) => running,
             // Refresh may have done it already.
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,

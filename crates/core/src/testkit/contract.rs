@@ -10,6 +10,7 @@ mod clock;
 mod compute;
 mod history;
 mod pool;
+mod readiness;
 mod spend;
 mod store;
 mod transitions;

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 pub use self::compute::{MemoryCompute, PartialLaunch};
 pub use self::forge::MemoryForge;
-pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
+pub use self::machine::{MachineDefect, MemoryMachine, OwnRegistration, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Transition, Verdict};
@@ -28,6 +28,7 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
+use crate::model::readiness::ReadinessNote;
 use crate::model::record::{EventRow, Record, State};
 use crate::model::signal::{AgentStatus, Report};
 use crate::model::summary::ProvisionSummary;
@@ -572,6 +573,7 @@ impl Store for MemoryStore {
 
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         turn().await;
+        self.answer("replace_demand")?;
         let mut tables = lock(&self.0);
         let is_current = tables.demands.get(&next.label()) == current;
         if is_current {
@@ -661,6 +663,18 @@ impl AgentStore for MemoryStore {
         let said = &mut tables.status.entry(id.clone()).or_default().report;
         if said.as_ref().is_none_or(|said| said.at <= report.at) {
             *said = Some(report.clone());
+        }
+        Ok(())
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        turn().await;
+        self.count("readiness of an agent");
+        self.answer("readiness of an agent")?;
+        let mut tables = lock(&self.0);
+        let noted = &mut tables.status.entry(id.clone()).or_default().readiness;
+        if noted.as_ref().is_none_or(|noted| noted.at <= note.at) {
+            *noted = Some(note.clone());
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod interruption;
 mod keep_warm;
 mod labels;
 mod lifetimes;
+mod machine_labels;
 mod machine_source;
 mod notices;
 mod operate;

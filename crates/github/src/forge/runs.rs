@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{
     FailedJob, OpenRun, OpenRuns, PortResult, RequestBudget, Rerun, RunStatus, WaitingJobs,
 };
@@ -101,13 +102,19 @@ impl RunReader<'_> {
         Ok(Some(answer.read(&request)?))
     }
 
-    /// Counts the queued jobs of a run's latest attempt by the label of the run that they ask for.
+    /// Counts the queued jobs of a run's latest attempt by the label that they ask for: one of the run, or
+    /// of a machine.
     pub(super) async fn waiting_jobs(&self, run: &RunId) -> PortResult<WaitingJobs> {
         let mut waiting = WaitingJobs::new();
         for job in self.jobs(run).await?.0.iter().filter(|job| job.status == "queued") {
             let mut labels = job.labels.iter();
             if let Some(label) = labels.find_map(|label| Label::of_run(run, label)) {
-                *waiting.entry(label).or_default() += 1;
+                *waiting.labels.entry(label).or_default() += 1;
+                continue;
+            }
+            let mut labels = job.labels.iter();
+            if let Some(label) = labels.find_map(|label| MachineLabel::new(label.as_str()).ok()) {
+                *waiting.machine_labels.entry(label).or_default() += 1;
             }
         }
         Ok(waiting)

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::credentials::TokenPurpose;
-use ondeck_core::model::label::Label;
 
 use super::install::{Installation, Installer};
 use super::listener::{DELETED, Listener, ListenerExit, Need, Start, UNCONFIGURED};
 use super::program::timeout;
 use super::registration::{FILES, RegistrationRequest};
+use super::seat::Seat;
 use super::{GROUP_SETTING, GitHubRunner, Prepared, hooks};
 use crate::names::runner_name;
 use crate::packages::URL_SETTING;
@@ -43,7 +43,7 @@ impl GitHubRunner {
     pub(super) async fn enlist(
         &self,
         prepared: &Prepared,
-        label: &Label,
+        seat: &Seat,
         at: Stage,
     ) -> Result<(), String> {
         self.kill_processes(&prepared.user).await?;
@@ -58,17 +58,20 @@ impl GitHubRunner {
             prepared.software.clear()?;
         }
         let Installation { root, operator_env, .. } = &prepared.software;
-        hooks::write(&self.layout, label, root, operator_env)?;
+        hooks::write(&self.layout, seat.run.as_ref(), root, operator_env)?;
         let count = self.layout.next_count()?;
         let request = RegistrationRequest {
             url,
             name: &runner_name(&self.options.id, count, &self.options.pool_tag),
-            label: &label.to_string(),
+            label: &seat.label,
             group: settings.get(GROUP_SETTING).map(|it| it.trim()).filter(|it| !it.is_empty()),
         };
         let add = registrar.add(&request, &token, self.timeouts.configure);
         let (began, added) = tokio::join!(self.begin(), add);
-        self.state().is_removable = true;
+        {
+            let mut state = self.state();
+            (state.is_removable, state.number) = (true, count);
+        }
         began.and(added)
     }
 
@@ -78,15 +81,15 @@ impl GitHubRunner {
     /// is therefore ended and started again, each time with twice the patience. If the runner must be
     /// registered anew or updated, that is done in between, up to [`REPAIRS`] times. Fails if the
     /// listener exits for another reason, or [`ATTEMPTS`] of them do not listen in time.
-    pub(super) async fn connect(&self, label: &Label) -> Result<Listener, String> {
+    pub(super) async fn connect(&self, seat: &Seat) -> Result<Listener, String> {
         let (mut late, mut repairs, mut waited) = (0, 0, Duration::ZERO);
         loop {
-            self.meet_need(label).await?;
+            self.meet_need(seat).await?;
             if self.state().drained {
                 return Err("the runner takes no further job".to_owned());
             }
             let prepared = self.prepared()?;
-            let listener = self.start_listener(&prepared, label)?;
+            let listener = self.start_listener(&prepared, seat)?;
             let patience = self.timeouts.patience(late);
             let exit = match timeout(&*self.clock, patience, listener.started()).await {
                 Some(Start::Listening) => match self.refusal(&prepared, &listener).await {
@@ -149,14 +152,14 @@ impl GitHubRunner {
     }
 
     /// Registers the runner anew, or updates it, if its last listener exited for want of that.
-    async fn meet_need(&self, label: &Label) -> Result<(), String> {
+    async fn meet_need(&self, seat: &Seat) -> Result<(), String> {
         let Some(need) = self.state().need.clone() else { return Ok(()) };
         let why = match need {
             Need::Registration(why) => why.to_owned(),
             Need::Version => self.update().await?,
         };
-        tracing::warn!(%label, "registering the runner anew: {why}");
-        self.enlist(&*self.prepared()?, label, Stage::DuringRun).await?;
+        tracing::warn!(label = seat.label, "registering the runner anew: {why}");
+        self.enlist(&*self.prepared()?, seat, Stage::DuringRun).await?;
         let mut state = self.state();
         state.need = None;
         state.remarks.push(format!("registered anew: {why}"));

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ondeck_core::model::excerpt::one_line;
-use ondeck_core::model::label::Label;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::model::timestamp::Timestamp;
 use tokio::process::Command;
 
@@ -27,23 +27,29 @@ const OPERATOR: &str = include_str!("hooks/operator.sh");
 /// The file that says why the machine takes no further job.
 const END: &str = "end";
 
+/// The file that names the run whose jobs are let in.
+const OWNER: &str = "run";
+
 /// How many bytes of the notes are read.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Writes the hooks for a run, which compare the run of each job with that of the label.
+/// Writes the hooks, which compare the run of each job with this one. Without a run, jobs wait until
+/// [`name_owner`] names one.
 /// `root` has the runner's software. `operator_env` is the operator's `.env` of the runner. Hooks that
 /// it names are called by ours.
 pub(crate) fn write(
     layout: &Layout,
-    label: &Label,
+    run: Option<&RunId>,
     root: &Path,
     operator_env: &str,
 ) -> Result<(), String> {
-    let run = &label.run;
     let software = format!("{}\n", root.display());
     write_file(&layout.hooks.join("software"), software.as_bytes(), 0o644, None)?;
     write_file(&layout.hooks.join("operator.sh"), OPERATOR.as_bytes(), 0o644, None)?;
-    write_file(&layout.hooks.join("run"), format!("{run}\n").as_bytes(), 0o644, None)?;
+    match run {
+        Some(run) => name_owner(layout, run)?,
+        None => withdraw_owner(layout)?,
+    }
     for (variable, name, script) in HOOKS {
         write_file(&layout.hooks.join(format!("{name}.sh")), script.as_bytes(), 0o755, None)?;
         let operator_hook = layout.hooks.join(format!("operator-{name}"));
@@ -56,6 +62,20 @@ pub(crate) fn write(
         }
     }
     Ok(())
+}
+
+/// Lets in jobs of this run, and refuses others. A hook reads the whole line or none.
+pub(crate) fn name_owner(layout: &Layout, run: &RunId) -> Result<(), String> {
+    let (new, path) = (layout.hooks.join("run.new"), layout.hooks.join(OWNER));
+    write_file(&new, format!("{run}\n").as_bytes(), 0o644, None)?;
+    std::fs::rename(&new, &path).map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// Lets in no further job.
+pub(crate) fn withdraw_owner(layout: &Layout) -> Result<(), String> {
+    let path = layout.hooks.join(OWNER);
+    let failed = |e| format!("cannot remove {}: {e}", path.display());
+    ondeck_processes::folder::remove_file(&path).map_err(failed)
 }
 
 /// Makes the hooks say in each job's log that the machine takes no further job, and why.

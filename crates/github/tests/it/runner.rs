@@ -6,6 +6,7 @@ mod disk;
 mod docker;
 mod downloads;
 mod harness;
+mod idle;
 mod isolation;
 mod lifecycle;
 mod lost_jobs;

@@ -112,6 +112,8 @@ pub(crate) const TERMINATED: i32 = 143;
 pub(crate) struct TakenJob {
     pub(crate) id: JobId,
     pub(crate) argv: Vec<String>,
+    /// The run that it is of; `None` if that is its label.
+    pub(crate) run: Option<RunId>,
 }
 
 /// The answer to a runner that asks for a job.
@@ -211,7 +213,7 @@ pub(crate) fn take(
         WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)
         AND NOT EXISTS (SELECT 1 FROM instances
             WHERE instances.id = ?2 AND (threshold <= ?4 OR instances.state = 'terminated'))
-        RETURNING id, argv";
+        RETURNING id, argv, run";
     let taken = transaction
         .prepare_cached(TAKE)?
         .query_row((runner, instance, label, now.to_string()), |row| {
@@ -219,6 +221,7 @@ pub(crate) fn take(
             Ok(TakenJob {
                 id: JobId(row.get(0)?),
                 argv: serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(json)?,
+                run: column::optional(row, "run", str::parse)?,
             })
         })
         .optional()?;

@@ -2,7 +2,6 @@
 
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Counts, Record, RecordRow, State, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Transaction, params, params_from_iter};
@@ -66,8 +65,17 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
 }
 
 fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
-    let Next::Update { state, run, suffix, threshold, counts, reuse, departure, keep_ticketed } =
-        change.next()
+    let Next::Update {
+        state,
+        run,
+        suffix,
+        requested,
+        threshold,
+        counts,
+        reuse,
+        departure,
+        keep_ticketed,
+    } = change.next()
     else {
         return Ok(0);
     };
@@ -86,7 +94,7 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
     let mut values = vec![
         text(state.as_str()),
         text(run.as_ref().map_or("", RunId::as_str)),
-        Value::from(Label::stored(run.as_ref(), suffix.as_ref())),
+        Value::from(requested.stored(run.as_ref(), suffix.as_ref())),
         Value::from(threshold.map(|at| at.to_string()).unwrap_or_default()),
         Value::from(change.at().to_string()),
         Value::from(change.settings_version().map(|version| version.as_str().to_owned())),

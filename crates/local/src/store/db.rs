@@ -200,9 +200,9 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
 
 /// Adds what an earlier program of the same schema version did not create. Most calls only read.
 fn complete(connection: &mut Connection) -> rusqlite::Result<()> {
-    match schema::has_departure(connection)? {
+    match schema::is_complete(connection)? {
         true => Ok(()),
-        false => in_transaction(connection, schema::add_departure),
+        false => in_transaction(connection, schema::complete),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::label::Label;
+use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
@@ -109,14 +109,19 @@ pub(crate) fn agent_status(
 ) -> rusqlite::Result<Vec<AgentStatus>> {
     const SQL: &str = "SELECT s.signal, s.run, s.detail, s.at,
             h.at, h.period_ms, h.protocol, h.registration_ms, h.busy, s.generation, s.label,
-            h.interrupted
+            h.interrupted, r.body, r.at
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
          LEFT JOIN signals AS s ON s.id = wanted.value
+         LEFT JOIN readiness AS r ON r.id = wanted.value
          ORDER BY wanted.key";
     let mut statement = connection.prepare_cached(SQL)?;
     let rows = statement.query_map([ids], |row| {
-        Ok(AgentStatus { heartbeat: heartbeat(row), report: report(row) })
+        Ok(AgentStatus {
+            heartbeat: heartbeat(row),
+            report: report(row),
+            readiness: readiness(row),
+        })
     })?;
     rows.collect()
 }
@@ -134,15 +139,23 @@ fn heartbeat(row: &rusqlite::Row<'_>) -> Option<Heartbeat> {
     })
 }
 
+fn readiness(row: &rusqlite::Row<'_>) -> Option<ReadinessNote> {
+    let body = text(row, 12).ok()?;
+    let at = Timestamp::parse(&text(row, 13).ok()?).ok()?;
+    Some(ReadinessNote { readiness: Readiness::read(&body)?, at })
+}
+
 /// Reads a signal. A corrupt one is logged and counts as none; the agent's next signal replaces it.
 fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
     let word = text(row, 0).ok()?;
     let run = text(row, 1).ok()?;
     let read = || {
         let run = if run.is_empty() { None } else { Some(RunId::new(run.as_str()).ok()?) };
+        let (suffix, machine_label) = Report::read_label(run.as_ref(), &text(row, 10).ok()?);
         Some(Report {
             signal: Signal::parse(&word)?,
-            suffix: Label::read_suffix(run.as_ref(), &text(row, 10).ok()?),
+            suffix,
+            machine_label,
             run,
             detail: text(row, 2).ok()?,
             at: Timestamp::parse(&text(row, 3).ok()?).ok()?,

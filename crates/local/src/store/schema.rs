@@ -82,7 +82,7 @@ CREATE TABLE jobs (
     instance TEXT NOT NULL DEFAULT '', exit_code INTEGER, cancel INTEGER NOT NULL DEFAULT 0,
     queued_at TEXT NOT NULL, started_at TEXT NOT NULL DEFAULT '',
     finished_at TEXT NOT NULL DEFAULT '', pid INTEGER, start_time INTEGER,
-    boot TEXT NOT NULL DEFAULT ''
+    boot TEXT NOT NULL DEFAULT '', run TEXT DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (label, id) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (instance) WHERE state = 'running';
@@ -99,7 +99,13 @@ CREATE TABLE IF NOT EXISTS summaries (
     run TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, key)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS summaries_by_time ON summaries (key);
+CREATE TABLE IF NOT EXISTS readiness (
+    id TEXT PRIMARY KEY NOT NULL, body TEXT, at TEXT
+) WITHOUT ROWID;
 ";
+
+/// The columns that came later, each with its table.
+const LATER_COLUMNS: [(&str, &str); 2] = [("instances", "departure"), ("jobs", "run")];
 
 /// Creates the tables that a file of an earlier version lacks.
 pub(crate) fn add_later_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
@@ -177,22 +183,34 @@ pub(crate) fn inspect(connection: &Connection) -> rusqlite::Result<FileContent> 
     })
 }
 
-/// Adds the column that files of this version did not have at first, unless it is there. A program that
-/// does not know it names the columns that it reads and writes, so it can still use the file.
-pub(crate) fn add_departure(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    match has_departure(transaction)? {
-        true => Ok(()),
-        false => {
-            transaction.execute_batch("ALTER TABLE instances ADD COLUMN departure TEXT DEFAULT ''")
+/// Adds what files of this version did not have at first, unless it is there: the tables, and a column. A
+/// program that does not know them names what it reads and writes, so it can still use the file.
+pub(crate) fn complete(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    for (table, column) in LATER_COLUMNS {
+        if !has_column(transaction, table, column)? {
+            let sql = format!("ALTER TABLE {table} ADD COLUMN {column} TEXT DEFAULT ''");
+            transaction.execute_batch(&sql)?;
         }
     }
+    add_later_tables(transaction)
 }
 
-/// Whether the file has that column.
-pub(crate) fn has_departure(connection: &Connection) -> rusqlite::Result<bool> {
-    const SQL: &str =
-        "SELECT count(*) FROM pragma_table_info('instances') WHERE name = 'departure'";
-    connection.query_row(SQL, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+/// Whether the file has all of that.
+pub(crate) fn is_complete(connection: &Connection) -> rusqlite::Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'readiness')";
+    let has_tables: bool = connection.prepare_cached(SQL)?.query_row([], |row| row.get(0))?;
+    for (table, column) in LATER_COLUMNS {
+        if !has_tables || !has_column(connection, table, column)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn has_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+    const SQL: &str = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+    let count = connection.prepare_cached(SQL)?.query_row([table, column], |row| row.get(0));
+    count.map(|count: i64| count > 0)
 }
 
 /// Drops all tables, so that the file is like a new one. Processes that have it open can then neither

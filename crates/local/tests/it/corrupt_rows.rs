@@ -77,6 +77,7 @@ const COLUMNS: [&str; 17] = [
 fn record(n: usize, state: State) -> Record {
     let at = Timestamp::parse("2025-05-31T12:00:00Z").unwrap();
     Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: instance(&format!("i-{n}")),
         state,
         run: state.is_owned().then(|| run("7")),
@@ -223,6 +224,7 @@ fn what_is_written_is_read_back_unchanged() {
         let store = harness.store();
         let id = instance("i-1");
         let report = Report {
+            machine_label: None,
             signal,
             run: Some(run("7")),
             suffix: None,
@@ -284,6 +286,7 @@ fn corrupt_notes_count_as_none() {
         let store = harness.store();
         let (id, at) = (instance("i-1"), Timestamp::from_millis(7));
         let report = Report {
+            machine_label: None,
             signal: Signal::Prepared,
             run: None,
             suffix: None,
@@ -363,5 +366,6 @@ fn demand(run: &RunId) -> Demand {
         failed_rescues: None,
         lease: None,
         rerun: None,
+        labels: Vec::new(),
     }
 }

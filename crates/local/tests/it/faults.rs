@@ -214,6 +214,7 @@ async fn an_unknown_signal_counts_as_none() {
 
     let at = Timestamp::from_millis(1);
     let report = Report {
+        machine_label: None,
         signal: Signal::Prepared,
         run: None,
         suffix: None,

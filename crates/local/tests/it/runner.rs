@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{Clock, Forge, Host, RequestBudget, Runner, Store};
 use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
@@ -393,4 +394,84 @@ async fn a_machine_past_its_threshold_is_given_no_job() {
     set("running", "2125-05-31T12:00:00.000Z");
     working(&runner, "7", over(&forge, job)).await;
     assert!(!is_queued().await);
+}
+
+fn own(digit: &str) -> MachineLabel {
+    MachineLabel::new(format!("m{}", digit.repeat(32))).unwrap()
+}
+
+async fn queue_for(forge: &LocalForge, of: &str, label: &MachineLabel) -> JobId {
+    let argv = ["sh", "-c", "echo $ONDECK_RUN_ID"].map(str::to_owned);
+    forge.queue_for_machine(&run(of), label, &argv).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_runner_with_a_label_of_its_machine_takes_jobs_of_its_owner_only() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "own");
+    runner.prepare().await.unwrap();
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(1));
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(1), "it is registered already");
+    let foreign = queue_for(&forge, "8", &own("1")).await;
+    let first = queue_for(&forge, "7", &own("1")).await;
+    let elsewhere = queue_for(&forge, "7", &own("2")).await;
+    runner.name_owner(&run("7")).await.unwrap();
+    let (foreign, first) =
+        working(&runner, "7", async { (over(&forge, foreign).await, over(&forge, first).await) })
+            .await;
+    assert_eq!((foreign.exit_code, first.exit_code), (Some(1), Some(0)));
+    let said = text(&forge, foreign.id, Stream::Stderr).await;
+    let refused = "this machine was given to run 7 and takes no job of another: 8";
+    assert!(said.contains(refused), "{said}");
+    assert_eq!(text(&forge, foreign.id, Stream::Stdout).await, "", "none of it has run");
+    assert_eq!(text(&forge, first.id, Stream::Stdout).await, "7\n");
+    // What waits for another machine is told by run and label.
+    let open = forge.open_runs(0, &RequestBudget::new(0)).await.unwrap();
+    let [open] = open.runs.as_slice() else { panic!("{open:?}") };
+    assert_eq!(open.run, run("7"));
+    let waiting = open.waiting.clone().unwrap();
+    assert_eq!(waiting.machine_labels, [(own("2"), 1)].into());
+    assert!(waiting.labels.is_empty(), "a label of a machine is no run");
+    assert_eq!(forge.job(elsewhere).await.unwrap().unwrap().state, JobState::Queued);
+    runner.deregister().await.unwrap();
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(2), "it has left the list");
+}
+
+#[tokio::test]
+async fn a_runner_that_is_removed_from_the_list_is_listed_again_under_its_label() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "removed");
+    runner.prepare().await.unwrap();
+    runner.listen_as(&own("1")).await.unwrap();
+    let name = |number: u32| format!("{}-{number}", unique("removed"));
+    forge.remove_runner(&name(1)).await.unwrap();
+    assert_eq!(runner.lapse().await, "the runner was removed from the list");
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(2));
+    // Also while a run owns the machine.
+    runner.name_owner(&run("7")).await.unwrap();
+    forge.remove_runner(&name(2)).await.unwrap();
+    assert_eq!(runner.work(&label("7")).await, "the runner was removed from the list");
+    runner.revive(&label("7")).await.unwrap();
+    let job = queue_for(&forge, "7", &own("1")).await;
+    let done = working(&runner, "7", over(&forge, job)).await;
+    assert_eq!((done.runner, done.exit_code), (Some(name(3)), Some(0)));
+    // A run with a label of its own has nothing of that.
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    runner.register(&label("9")).await.unwrap();
+    forge.remove_runner(&name(4)).await.unwrap();
+    runner.revive(&label("9")).await.unwrap();
+    assert_eq!(forge.runners().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_drained_idle_runner_has_lapsed() {
+    let harness = LocalHarness::new();
+    let runner = runner(&harness, "lapsed");
+    runner.prepare().await.unwrap();
+    runner.listen_as(&own("1")).await.unwrap();
+    let (why, ()) = tokio::join!(runner.lapse(), runner.drain("the machine expires"));
+    assert_eq!(why, "the runner takes no further job");
 }

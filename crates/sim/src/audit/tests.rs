@@ -32,6 +32,7 @@ fn run(name: &str) -> RunId {
 
 fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
     Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: id(),
         state,
         run: RunId::new(owner).ok(),
@@ -340,7 +341,7 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
             usage: UsageClass::OnDemand,
             instances: vec![provision::Provisioned {
                 id: id(),
-                label: (&run("a")).into(),
+                label: run("a").to_string(),
                 source: provision::MachineSource::Warm,
                 spec: record(State::Running, "a", None).spec,
                 milestones: provision::Milestones::default(),

@@ -21,6 +21,7 @@ impl Harness {
     pub(crate) fn add_idle(&mut self, id: &str, tickets: usize) {
         let now = self.kernel.true_time();
         let record = Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id: InstanceId::new(id).expect("a sound id"),
             state: State::Idle,
             run: None,

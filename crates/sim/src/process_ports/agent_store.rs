@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, Clock, News, PortError, PortResult, Store};
@@ -123,5 +124,16 @@ impl AgentStore for ProcessPorts {
             format!("{} {run} {}", shown.signal, shown.detail)
         };
         self.ask("store", "report", text, write).await
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        let (id, note, shown) = (id.clone(), note.clone(), note.clone());
+        let write = move |w: &World| {
+            if w.machines().is_denied(&id, w.kernel.now()) {
+                return Err(denied());
+            }
+            at_once(w.store.note_readiness(&id, &note))
+        };
+        self.ask("store", "readiness", move || shown.readiness.stored(), write).await
     }
 }

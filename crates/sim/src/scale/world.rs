@@ -151,6 +151,7 @@ impl ScaleWorld {
         table.charge(key("AGENT", id), write_units(0));
         table.calls("UpdateItem", 1).await;
         let report = Report {
+            machine_label: None,
             signal,
             run: record.run.clone(),
             suffix: record.suffix.clone(),

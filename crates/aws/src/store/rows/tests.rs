@@ -4,6 +4,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use ondeck_core::model::departure::Departure;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::label::LabelSuffix;
+use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::reuse::Reuse;
@@ -52,6 +53,11 @@ fn suffix() -> impl Strategy<Value = Option<LabelSuffix>> {
     proptest::option::of("[a-z0-9-]{1,32}".prop_map(|text| LabelSuffix::new(text).unwrap()))
 }
 
+/// A label of a machine.
+fn own() -> MachineLabel {
+    MachineLabel::new(format!("m{}", "3".repeat(32))).unwrap()
+}
+
 fn instance(n: usize) -> InstanceId {
     InstanceId::new(format!("i-{n}")).unwrap()
 }
@@ -65,6 +71,12 @@ fn any_record() -> impl Strategy<Value = Record> {
             state,
             run: Some(run).filter(|_| state.is_owned()),
             suffix: suffix.filter(|_| state.is_owned()),
+            requested: [
+                RequestedLabel::OfRun,
+                RequestedLabel::OfMachine,
+                RequestedLabel::Named(own()),
+            ][if state.is_owned() { what.1 as usize % 3 } else { 0 }]
+            .clone(),
             threshold: Some(threshold).filter(|_| state.is_live()),
             spec: ondeck_core::model::record::MachineSpec {
                 resource_class: "large".parse().unwrap(),
@@ -102,14 +114,15 @@ fn any_report() -> impl Strategy<Value = Report> {
     (signal, about, any_text(), time(), generation).prop_map(
         |(signal, about, detail, at, generation)| {
             let (run, suffix) = about.map_or((None, None), |(run, suffix)| (Some(run), suffix));
-            Report { signal, run, suffix, detail, at, generation }
+            let machine_label = generation.filter(|_| run.is_some()).map(|_| own());
+            Report { machine_label, signal, run, suffix, detail, at, generation }
         },
     )
 }
 
 /// What is done to an item: an attribute is put there, or goes.
 fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 22] = [
+    const NAMES: [&str; 24] = [
         "PK",
         "instanceId",
         "state",
@@ -131,6 +144,8 @@ fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>>
         "signalLabel",
         "signalAt",
         "signalGeneration",
+        "readiness",
+        "readinessAt",
         "more",
     ];
     let name = proptest::sample::select(&NAMES[..]).prop_map(str::to_owned);
@@ -196,8 +211,8 @@ proptest! {
         let mut item = written(&record);
         item.remove("label");
         item.remove("reuse");
-        let (suffix, reuse) = (None, Reuse::Always);
-        prop_assert_eq!(super::record(&item), Ok(Record { suffix, reuse, ..record }));
+        let (suffix, requested, reuse) = (None, RequestedLabel::OfRun, Reuse::Always);
+        prop_assert_eq!(super::record(&item), Ok(Record { suffix, requested, reuse, ..record }));
     }
 
     #[test]
@@ -215,7 +230,7 @@ proptest! {
             ..beat
         };
         item.extend(heartbeat(&beat).into_iter().map(|(name, value)| (name.to_owned(), value)));
-        let expected = AgentStatus { heartbeat: Some(beat), report: Some(said) };
+        let expected = AgentStatus { readiness: None,  heartbeat: Some(beat), report: Some(said) };
         prop_assert_eq!(&agent_status(&item), &expected);
         corrupt(&mut item, corruptions.clone());
         let touched = |names: &[&str]| {

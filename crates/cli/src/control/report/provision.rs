@@ -144,7 +144,7 @@ impl From<&Outcome> for ProvisionJson {
             schema_version: SchemaVersion,
             status: failure.into(),
             run_id: outcome.run.to_string(),
-            label: outcome.label.to_string(),
+            label: outcome.runs_on().unwrap_or_default(),
             labels: labels(outcome),
             requested: outcome.requested,
             instances: outcome.instances.iter().map(ProvisionedJson::from).collect(),
@@ -160,7 +160,7 @@ impl From<&Outcome> for ProvisionJson {
 
 /// The label of each machine, so that the job with index n can name the label of machine n.
 fn labels(outcome: &Outcome) -> Vec<String> {
-    outcome.instances.iter().map(|instance| instance.label.to_string()).collect()
+    outcome.instances.iter().map(|instance| instance.label.clone()).collect()
 }
 
 impl From<&Provisioned> for ProvisionedJson {
@@ -247,7 +247,7 @@ impl Report for Outcome {
             self.count(MachineSource::Cold),
             self.count(MachineSource::Adopted),
             millis(self.timings.total),
-            self.label,
+            self.runs_on().unwrap_or_else(|| "one label for each machine".to_owned()),
         )
     }
 
@@ -270,7 +270,7 @@ impl Report for Outcome {
     }
 
     fn outputs(&self) -> Vec<(&'static str, String)> {
-        let label = self.failure.is_none().then(|| self.label.to_string());
+        let label = self.runs_on().filter(|_| self.failure.is_none());
         let ids: Vec<&str> = self.instances.iter().map(|instance| instance.id.as_str()).collect();
         vec![
             ("label", label.unwrap_or_default()),

@@ -79,7 +79,7 @@ fn bars(one: &Provisioned, end: u64) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+    use ondeck_core::model::ids::{InstanceId, ResourceClass};
     use ondeck_core::model::record::MachineSpec;
     use ondeck_core::model::requirements::UsageClass;
     use ondeck_core::modes::provision::Milestones;
@@ -94,7 +94,7 @@ mod tests {
         let after = Duration::from_millis;
         Provisioned {
             id: InstanceId::new(id).unwrap(),
-            label: (&RunId::new("7").unwrap()).into(),
+            label: "7".to_owned(),
             source,
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),

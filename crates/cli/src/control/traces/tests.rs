@@ -39,7 +39,7 @@ fn ms(millis: u64) -> Duration {
 fn outcome() -> Outcome {
     let machine = |name: &str, source, [owned, registered, ready]: [u64; 3]| Provisioned {
         id: InstanceId::new(name).unwrap(),
-        label: Label::from(&RunId::new("17").unwrap()),
+        label: "17".to_owned(),
         source,
         spec: MachineSpec {
             resource_class: ResourceClass::new("large").unwrap(),

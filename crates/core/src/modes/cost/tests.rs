@@ -77,6 +77,7 @@ fn life(id: &str, of: &MachineSpec) -> Vec<EventRow> {
 
 fn record(id: &str, state: State, run: &str, changed: u64) -> Record {
     Record {
+        requested: crate::model::machine_label::RequestedLabel::OfRun,
         id: id.parse().unwrap(),
         state,
         run: (!run.is_empty()).then(|| run.parse().unwrap()),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::label::Label;
 use crate::model::requirements::UsageClass;
 use crate::model::settings::InvalidSetting;
 use crate::model::timestamp::Timestamp;
-use crate::ports::{ListedRunner, Machine, WaitingJobs};
+use crate::ports::{ListedRunner, Machine};
 
 /// An answer to one question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -173,7 +174,8 @@ pub struct Disk {
 #[derive(Debug, Clone, Default)]
 pub struct ForgeFacts {
     pub runners: Told<Vec<ListedRunner>>,
-    pub waiting: Told<WaitingJobs>,
+    /// How many jobs wait, by the label of a run that they ask for.
+    pub waiting: Told<BTreeMap<Label, u32>>,
     pub software: Told<Software>,
     /// Why it does not accept the credentials, with what helps.
     pub refused: Option<(String, String)>,
@@ -202,7 +204,7 @@ impl ForgeFacts {
     }
 
     /// What a forge without runner software of its own tells about its jobs and runners.
-    pub fn of_jobs(runners: Vec<ListedRunner>, waiting: WaitingJobs) -> ForgeFacts {
+    pub fn of_jobs(runners: Vec<ListedRunner>, waiting: BTreeMap<Label, u32>) -> ForgeFacts {
         let waiting: BTreeMap<_, _> = waiting.into_iter().filter(|(_, jobs)| *jobs > 0).collect();
         ForgeFacts {
             runners: Told::Known(runners),

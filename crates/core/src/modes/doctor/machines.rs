@@ -13,7 +13,7 @@ use crate::model::record::Record;
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::modes::status::judgement::{Judgement, Problem, ProblemKind};
-use crate::ports::{ListedRunner, Machine, WaitingJobs};
+use crate::ports::{ListedRunner, Machine};
 
 /// How long after a run has asked for machines its jobs may wait without one. Their records are
 /// written seconds later.
@@ -182,7 +182,7 @@ fn offline(runners: &[ListedRunner], known: &BTreeSet<String>) -> Option<Finding
 
 /// The labels that jobs wait for and no machine has, unless their run has just asked for machines.
 fn unserved(
-    waiting: &WaitingJobs,
+    waiting: &BTreeMap<Label, u32>,
     carried: &BTreeSet<Label>,
     demands: &[Demand],
     now: Timestamp,

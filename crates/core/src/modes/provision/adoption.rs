@@ -7,8 +7,9 @@ use super::{Attempt, Request};
 use crate::lifecycle::{Instance, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::InstanceId;
+use crate::model::machine_label::{RequestedLabel, RunnerLabel};
 use crate::model::record::Record;
-use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::ports::{Listing, PortResult};
 
@@ -30,6 +31,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
         .iter()
         .filter(|record| !record.is_expired(now))
         .filter(|record| record.label().as_ref() == Some(&attempt.label))
+        .filter(|record| is_registered_as_wanted(attempt, record))
         .filter(|record| fits(attempt, record))
         .filter_map(Instance::believe)
         .collect();
@@ -39,7 +41,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let ids: Vec<InstanceId> = candidates.iter().map(|c| c.id().clone()).collect();
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
     let at_work = candidates.into_iter().zip(status);
-    let at_work = at_work.filter(|(_, status)| is_at_work(attempt, status));
+    let at_work = at_work.filter(|(instance, status)| is_at_work(attempt, instance, status));
     let mut at_work = at_work.map(|(instance, _)| instance).collect::<Vec<_>>().into_iter();
     // The run may have completed before it asks again. A refresh that still releases it has read the
     // machines before it looked for this request, and does not release those that are renewed after it.
@@ -118,10 +120,21 @@ fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
     requirements.mismatch(&record.spec).is_none() && !served_another
 }
 
-fn is_at_work(attempt: &Attempt<'_>, status: &AgentStatus) -> bool {
+/// Whether the run gets the kind of label that it gets now, which is a setting of the pool. A machine
+/// with a label of its own is told by that.
+fn is_registered_as_wanted(attempt: &Attempt<'_>, record: &Record) -> bool {
+    match attempt.settings.runner_label {
+        RunnerLabel::Run => record.requested == RequestedLabel::OfRun,
+        RunnerLabel::Machine => record.requested.named().is_some(),
+    }
+}
+
+fn is_at_work(attempt: &Attempt<'_>, instance: &Instance<Running>, status: &AgentStatus) -> bool {
     let pulse = status.pulse(attempt.plane.now());
-    let registered =
-        |report: &crate::model::signal::Report| report.says(Signal::Registered, &attempt.label);
+    let registered = |report: &Report| {
+        report.says(Signal::Registered, &attempt.label)
+            && report.machine_label.as_ref() == instance.requested().named()
+    };
     pulse == Pulse::Healthy
         && !status.is_interrupted()
         && status.report.as_ref().is_some_and(registered)

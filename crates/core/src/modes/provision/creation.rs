@@ -4,8 +4,8 @@ mod busy;
 mod fleet;
 mod validation;
 
-pub(in crate::modes) use self::validation::readiness;
 pub(super) use self::validation::validate;
+pub(in crate::modes) use self::validation::{Registered, readiness, registered};
 
 use super::Attempt;
 use crate::model::failure::{Failure, FailureKind};

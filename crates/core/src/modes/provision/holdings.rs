@@ -10,6 +10,7 @@ use super::pool_search::PoolSearch;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::model::ids::{InstanceId, IntentId};
 use crate::model::intent::Intent;
+use crate::model::machine_label::MachineLabel;
 use crate::ports::Receipt;
 
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub(super) struct Holding<S> {
     pub(super) instance: Instance<S>,
     pub(super) moments: Moments,
     pub(super) source: MachineSource,
+    /// What its runner is registered with, if that is a label of the machine.
+    pub(super) label: Option<MachineLabel>,
 }
 
 /// When an instance reached each milestone, in steady time; `None` if it has not.
@@ -180,29 +183,52 @@ impl Holdings {
 
     pub(super) fn adopt(&self, instance: Instance<Running>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
-        self.inner().adopted.push(Holding { instance, moments, source: MachineSource::Adopted });
+        let label = instance.requested().named().cloned();
+        let source = MachineSource::Adopted;
+        self.inner().adopted.push(Holding { instance, moments, source, label });
     }
 
-    pub(super) fn claim(&self, instance: Instance<Claimed>, moments: Moments) {
+    pub(super) fn claim(
+        &self,
+        instance: Instance<Claimed>,
+        moments: Moments,
+        label: Option<MachineLabel>,
+    ) {
         let mut inner = self.inner();
         // A release of the run may have given the machine back, so that it was found and claimed again.
         let before = inner.claimed.len();
         inner.claimed.retain(|held| held.instance.id() != instance.id());
         inner.search.claimed += usize::from(inner.claimed.len() == before);
-        inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm });
+        inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm, label });
     }
 
     pub(super) fn create(&self, instance: Instance<Created>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: None, ready: None };
-        self.inner().created.push(Holding { instance, moments, source: MachineSource::Cold });
+        let source = MachineSource::Cold;
+        self.inner().created.push(Holding { instance, moments, source, label: None });
     }
 
-    pub(super) fn validated(&self, id: &InstanceId, registered: Duration, now: Duration) {
+    pub(super) fn validated(
+        &self,
+        id: &InstanceId,
+        (registered, now): (Duration, Duration),
+        label: Option<&MachineLabel>,
+    ) {
         let mut inner = self.inner();
         for held in inner.created.iter_mut().filter(|held| held.instance.id() == id) {
             held.moments.registered = Some(registered);
             held.moments.ready = Some(now);
+            held.label = label.cloned();
         }
+    }
+
+    /// The labels of machines that the held ones are registered with.
+    pub(super) fn machine_labels(&self) -> Vec<MachineLabel> {
+        let inner = self.inner();
+        let adopted = inner.adopted.iter().map(|held| &held.label);
+        let claimed = inner.claimed.iter().map(|held| &held.label);
+        let created = inner.created.iter().map(|held| &held.label);
+        adopted.chain(claimed).chain(created).flatten().cloned().collect()
     }
 
     /// How many machines need no launch: the adopted and the claimed ones.

@@ -17,7 +17,8 @@ use crate::model::requirements::UsageClass;
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub run: RunId,
-    /// What all of its jobs may name as `runs-on`.
+    /// The label that the machines were asked for under. Unless they have labels of their own, it is what
+    /// all jobs of the run may name as `runs-on`.
     pub label: Label,
     /// How many machines it asked for.
     pub requested: u32,
@@ -43,8 +44,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provisioned {
     pub id: InstanceId,
-    /// What its runner is registered with.
-    pub label: Label,
+    /// What its runner is registered with, and jobs may name as `runs-on`.
+    pub label: String,
     pub source: MachineSource,
     pub spec: MachineSpec,
     pub milestones: Milestones,
@@ -193,6 +194,17 @@ impl Outcome {
         }
     }
 
+    /// What all jobs of the run may name as `runs-on`; `None` if each machine has a label of its own, and
+    /// the run asked for several.
+    pub fn runs_on(&self) -> Option<String> {
+        let label = self.label.to_string();
+        match self.instances.as_slice() {
+            [only] => Some(only.label.clone()),
+            machines if machines.iter().all(|machine| machine.label == label) => Some(label),
+            _ => None,
+        }
+    }
+
     pub fn count(&self, source: MachineSource) -> usize {
         self.instances.iter().filter(|instance| instance.source == source).count()
     }
@@ -229,7 +241,10 @@ impl Attempt<'_> {
         let spec = held.instance.spec();
         Provisioned {
             id: held.instance.id().clone(),
-            label: self.label.clone(),
+            label: match &held.label {
+                Some(own) => own.to_string(),
+                None => self.label.to_string(),
+            },
             source: held.source,
             spec: spec.clone(),
             milestones: held.moments.since(started),

@@ -10,6 +10,7 @@ use crate::model::excerpt::quoted;
 use crate::model::failure::Failure;
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::machine_label::MachineLabel;
 use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
 use crate::model::reuse::Reuse;
 use crate::model::settings::{REUSE, Settings};
@@ -31,6 +32,8 @@ pub struct Request {
     /// Whether new machines stay `created` when the call returns, for a refresh to hand over when they
     /// are ready. Then it is no failure that the provider had fewer than requested.
     pub leaves_new: bool,
+    /// The label of a machine that jobs of the run wait for. A rescue that names it asks for one machine.
+    pub named: Option<MachineLabel>,
 }
 
 /// Who asks provision for machines.
@@ -151,6 +154,7 @@ impl Request {
             origin: Origin::Run,
             set_up_patience: None,
             leaves_new: false,
+            named: None,
         }
     }
 

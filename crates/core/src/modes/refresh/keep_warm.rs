@@ -393,6 +393,7 @@ async fn warm_up(
         origin: Origin::KeepWarm,
         set_up_patience: None,
         leaves_new: false,
+        named: None,
     };
     let provisioned = provision(plane, &request, stop).await;
     if let Some(failure) = provisioned.failure {
@@ -420,6 +421,7 @@ async fn begin_to_warm_up(
         origin: Origin::KeepWarm,
         set_up_patience: None,
         leaves_new: true,
+        named: None,
     };
     let provisioned = provision(plane, &request, stop).await;
     match provisioned.failure {

@@ -9,6 +9,7 @@ use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::label::Label;
+use crate::model::machine_label::RequestedLabel;
 use crate::model::record::Record;
 use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
@@ -39,7 +40,7 @@ pub(super) async fn requeue(
     let mut tickets: Vec<Ticket> = Vec::new();
     for ((record, idle), status) in unannounced.iter().zip(status) {
         if let Some(label) = held_for(&status, now) {
-            keep(plane, settings, idle, &label).await?;
+            keep(plane, settings, idle, label).await?;
             continue;
         }
         let free = |report: &Report| report.is_free_in(record.counts.generation, None);
@@ -62,11 +63,13 @@ pub(super) async fn requeue(
     Ok(())
 }
 
-/// The label of the run whose job is on the machine although the run has given it back.
-fn held_for(status: &AgentStatus, now: Timestamp) -> Option<Label> {
+/// The label of the run whose job is on the machine although the run has given it back, and what its
+/// runner is registered with.
+fn held_for(status: &AgentStatus, now: Timestamp) -> Option<(Label, RequestedLabel)> {
     let report = status.report.as_ref()?;
     let label = report.label().filter(|label| report.is_held_for(&label.run))?;
-    (status.pulse(now) == Pulse::Healthy).then_some(label)
+    let own = report.machine_label.clone().map(RequestedLabel::Named);
+    (status.pulse(now) == Pulse::Healthy).then(|| (label, own.unwrap_or_default()))
 }
 
 /// Gives the machine to the run again. A refusal means that another process was faster.
@@ -74,18 +77,18 @@ async fn keep(
     plane: &Plane,
     settings: &Settings,
     idle: &Instance<Idle>,
-    label: &Label,
+    (label, requested): (Label, RequestedLabel),
 ) -> Result<(), Failure> {
     let runs = std::slice::from_ref(&label.run);
     let demands = plane.retried(|| plane.store.demands(runs)).await?;
-    let asked = demands.iter().find(|demand| demand.label() == *label);
+    let asked = demands.iter().find(|demand| demand.label() == label);
     let reuse = match asked {
         Some(demand) => demand.options.reuse.stricter(settings.reuse),
         // It is not known what the run asked for. If it was a machine of its own, this one was unused.
         None if idle.counts().runs == 0 => Reuse::Never,
         None => Reuse::Always,
     };
-    match keep_for_job(plane, &settings.times, idle, label, reuse).await {
+    match keep_for_job(plane, &settings.times, idle, (&label, requested), reuse).await {
         Ok(_) | Err(NotCommitted::Refused(_)) => Ok(()),
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }

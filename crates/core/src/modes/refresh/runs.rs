@@ -152,7 +152,10 @@ fn tasks(
             None if waiting.is_some() && !owners.contains(run) => Task::NeverAsked,
             None => continue,
             Some(mut asked) => {
-                asked.retain(|demand| machines.serving(&demand.label()).lacks(demand));
+                asked.retain(|demand| {
+                    machines.serving(&demand.label()).lacks(demand)
+                        || demand.labels.iter().any(|label| machines.is_unserved(label))
+                });
                 if asked.is_empty() {
                     continue;
                 }

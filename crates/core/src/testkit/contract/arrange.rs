@@ -76,6 +76,7 @@ impl DesiredRecord {
     /// The record that a process with an outdated view believes in.
     pub(super) fn believed(&self, id: &InstanceId) -> Record {
         Record {
+            requested: crate::model::machine_label::RequestedLabel::OfRun,
             id: id.clone(),
             state: self.state,
             run: Some(self.run.clone()).filter(|_| self.state.is_owned()),

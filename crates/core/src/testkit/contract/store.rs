@@ -6,6 +6,7 @@ use super::arrange::{
     DesiredRecord, agreed, arrange, instance, make, morning, ms, noon, run, spec,
 };
 use super::ceiling::machine_count;
+use super::readiness::{readiness, the_requested_label};
 use super::transitions::{
     all_or_none, every_transition, the_departure, the_label, the_note_of_the_ticket, the_reuse,
 };
@@ -16,6 +17,7 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::record::{EventRow, State};
 use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
@@ -46,6 +48,8 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     demands(store).await;
     the_note_of_the_ticket(store).await;
     the_label(store).await;
+    the_requested_label(store).await;
+    readiness(store, status_of_removed).await;
     the_reuse(store).await;
     the_departure(store).await;
     replaced_settings(store).await;
@@ -318,6 +322,7 @@ async fn demands<S: Store + AgentStore>(store: &S) {
         failed_rescues: Some(FailedRescues { times: 2, at: noon() }),
         lease: None,
         rerun: None,
+        labels: Vec::new(),
     };
     let (one, other, none) = (run("asked"), run("asked-too"), run("asked-not"));
     for count in [1, 3] {
@@ -412,6 +417,7 @@ async fn listings<S: Store + AgentStore>(store: &S) {
 
 fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
     Report {
+        machine_label: None,
         signal,
         run: run.cloned(),
         suffix: None,
@@ -444,11 +450,14 @@ async fn status<S: Store + AgentStore>(store: &S) {
     store.report(&both, &last).await.expect("a signal is written");
     store.report(&talking, &first).await.expect("a signal is written");
     let expected = [
-        (talking, AgentStatus { heartbeat: None, report: Some(first) }),
+        (talking, AgentStatus { readiness: None, heartbeat: None, report: Some(first) }),
         (silent, AgentStatus::default()),
-        (both.clone(), AgentStatus { heartbeat: Some(telling), report: Some(last.clone()) }),
-        (beating, AgentStatus { heartbeat: Some(beat(morning())), report: None }),
-        (both, AgentStatus { heartbeat: Some(telling), report: Some(last) }),
+        (
+            both.clone(),
+            AgentStatus { readiness: None, heartbeat: Some(telling), report: Some(last.clone()) },
+        ),
+        (beating, AgentStatus { readiness: None, heartbeat: Some(beat(morning())), report: None }),
+        (both, AgentStatus { readiness: None, heartbeat: Some(telling), report: Some(last) }),
     ];
     let (ids, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
     assert_eq!(
@@ -459,7 +468,9 @@ async fn status<S: Store + AgentStore>(store: &S) {
     assert_eq!(store.agent_status(&[]).await, Ok(Vec::new()), "of no instance");
 
     let late = ids[2].clone();
-    let newer = Report { at: noon(), ..report(Signal::Registered, Some(&run("8")), "") };
+    let own = MachineLabel::new(format!("m{}", "5".repeat(32))).ok();
+    let registered = report(Signal::Registered, Some(&run("8")), "");
+    let newer = Report { at: noon(), machine_label: own, ..registered };
     let older = report(Signal::Deregistered, Some(&run("7")), "");
     for said in [&newer, &older, &newer] {
         store.report(&late, said).await.expect("a signal is written, or not needed any more");

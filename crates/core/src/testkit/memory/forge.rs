@@ -7,6 +7,7 @@ use super::{lock, turn};
 use crate::model::credentials::Credentials;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::settings::Settings;
 use crate::ports::{
     FailedJob, Forge, ListedRunner, OpenRun, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
@@ -18,6 +19,7 @@ use crate::ports::{
 pub struct MemoryForge {
     runners: Mutex<Vec<ListedRunner>>,
     waiting: Mutex<Vec<Label>>,
+    waiting_for_machines: Mutex<Vec<(RunId, MachineLabel)>>,
     /// Runs in progress whose jobs do not wait.
     open: Mutex<BTreeSet<RunId>>,
     completed: Mutex<BTreeSet<RunId>>,
@@ -62,8 +64,15 @@ impl MemoryForge {
         lock(&self.waiting).push(label.into());
     }
 
+    /// Queues a job of a run for the label of a machine.
+    pub fn queue_job_for_machine(&self, run: RunId, label: MachineLabel) {
+        lock(&self.open).insert(run.clone());
+        lock(&self.waiting_for_machines).push((run, label));
+    }
+
     /// Forgets the waiting jobs: they were taken or cancelled.
     pub fn clear_jobs(&self) {
+        lock(&self.waiting_for_machines).clear();
         lock(&self.waiting).clear();
     }
 
@@ -146,7 +155,10 @@ impl MemoryForge {
     fn waiting_for(&self, run: &RunId) -> WaitingJobs {
         let mut jobs = WaitingJobs::new();
         for label in lock(&self.waiting).iter().filter(|label| label.run == *run) {
-            *jobs.entry(label.clone()).or_default() += 1;
+            *jobs.labels.entry(label.clone()).or_default() += 1;
+        }
+        for (_, label) in lock(&self.waiting_for_machines).iter().filter(|(of, _)| of == run) {
+            *jobs.machine_labels.entry(label.clone()).or_default() += 1;
         }
         jobs
     }

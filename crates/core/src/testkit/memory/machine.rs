@@ -1,25 +1,51 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use super::{MemoryCompute, lock};
-use crate::model::ids::InstanceId;
+use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::ports::{Host, Runner};
 
 /// The labels that machines are registered with at the moment, and which of them listen for jobs.
 /// Clones share the same map.
 #[derive(Debug, Clone, Default)]
-pub struct RegisteredLabels(Arc<Mutex<BTreeMap<InstanceId, (Label, bool)>>>);
+pub struct RegisteredLabels(
+    Arc<Mutex<BTreeMap<InstanceId, (Label, bool)>>>,
+    Arc<Mutex<BTreeMap<InstanceId, OwnRegistration>>>,
+);
+
+/// A registration with a label of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnRegistration {
+    pub label: MachineLabel,
+    /// Which registration of the machine it is.
+    pub number: u32,
+    /// The run whose jobs are let in, once the agent has named it.
+    pub owner: Option<RunId>,
+}
 
 impl RegisteredLabels {
     /// The label that a machine is registered with, if any.
     pub fn of(&self, machine: &InstanceId) -> Option<Label> {
         lock(&self.0).get(machine).map(|(label, _)| label.clone())
+    }
+
+    /// The registration of a machine with a label of its own, if it has one.
+    pub fn own(&self, machine: &InstanceId) -> Option<OwnRegistration> {
+        lock(&self.1).get(machine).cloned()
+    }
+
+    /// Removes the runner of a machine, as an administrator does.
+    pub fn remove_own(&self, machine: &InstanceId) {
+        lock(&self.1).remove(machine);
     }
 
     /// Whether the machine's runner would take a job.
@@ -35,7 +61,7 @@ impl RegisteredLabels {
 
     /// Whether no machine is registered.
     pub fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.0).is_empty() && lock(&self.1).is_empty()
     }
 }
 
@@ -63,6 +89,8 @@ pub enum MachineDefect {
     ScriptFails,
     /// Cleaning up after a run fails.
     CannotBeCleaned,
+    /// Removing the runner never returns.
+    NeverDeregisters,
     /// The machine dies while its runner registers.
     DiesRegistering,
     /// The provider announces at once that it will take the machine away.
@@ -85,6 +113,8 @@ pub struct MemoryMachine {
     drained: Notify,
     busy: AtomicBool,
     worked: AtomicBool,
+    /// How many times it has registered with a label of its own.
+    registrations: AtomicU32,
     /// When its runner died, in steady time.
     died_at: Mutex<Option<Duration>>,
 }
@@ -100,7 +130,26 @@ impl MemoryMachine {
         let (registering, drained) = (Notify::new(), Notify::new());
         let (busy, worked) = (AtomicBool::new(false), AtomicBool::new(false));
         let died_at = Mutex::new(None);
-        MemoryMachine { id, defect, compute, labels, registering, drained, busy, worked, died_at }
+        let registrations = AtomicU32::new(0);
+        MemoryMachine {
+            id,
+            defect,
+            compute,
+            labels,
+            registering,
+            drained,
+            busy,
+            worked,
+            registrations,
+            died_at,
+        }
+    }
+
+    /// Whether its runner has died and cannot be restarted yet.
+    fn is_dead(&self) -> bool {
+        let MachineDefect::DiesAfter(_, lasts) = self.defect else { return false };
+        let died_at = *lock(&self.died_at);
+        died_at.is_some_and(|at| self.compute.clock().steady() < at + lasts)
     }
 }
 
@@ -138,6 +187,52 @@ impl Runner for MemoryMachine {
         }
     }
 
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        if self.is_dead() {
+            return Err("the forge is out of reach".to_owned());
+        }
+        if let Some(present) = self.labels.own(&self.id).filter(|own| own.label == *label) {
+            return Ok(present.number);
+        }
+        match self.defect {
+            MachineDefect::NeverRegisters => std::future::pending().await,
+            MachineDefect::CannotRegister => return Err("the token has expired".into()),
+            MachineDefect::RegistersAfter(span) => self.compute.clock().sleep(span).await,
+            _ => {}
+        }
+        let number = self.registrations.fetch_add(1, Ordering::Relaxed) + 1;
+        let own = OwnRegistration { label: label.clone(), number, owner: None };
+        lock(&self.labels.1).insert(self.id.clone(), own);
+        Ok(number)
+    }
+
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        match lock(&self.labels.1).get_mut(&self.id) {
+            Some(own) => own.owner = Some(run.clone()),
+            None => return Err("the runner is not registered".to_owned()),
+        }
+        Ok(())
+    }
+
+    async fn lapse(&self) -> String {
+        let begun = self.compute.clock().steady();
+        while self.labels.own(&self.id).is_some() {
+            let poll = self.compute.clock().sleep(Duration::from_millis(100));
+            if let Either::Right(_) = select(poll, pin!(self.drained.notified())).await {
+                return "it was drained".to_owned();
+            }
+            let now = self.compute.clock().steady();
+            if let MachineDefect::DiesAfter(lives, _) = self.defect
+                && lock(&self.died_at).is_none()
+                && now >= begun + lives
+            {
+                *lock(&self.died_at) = Some(now);
+                return "it died".to_owned();
+            }
+        }
+        "the runner was removed from the list".to_owned()
+    }
+
     fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
@@ -147,10 +242,7 @@ impl Runner for MemoryMachine {
     }
 
     async fn revive(&self, _label: &Label) -> Result<(), String> {
-        let MachineDefect::DiesAfter(_, lasts) = self.defect else { return Ok(()) };
-        let died_at = *lock(&self.died_at);
-        let is_dead = died_at.is_some_and(|at| self.compute.clock().steady() < at + lasts);
-        if is_dead { Err("its version is refused".to_owned()) } else { Ok(()) }
+        if self.is_dead() { Err("its version is refused".to_owned()) } else { Ok(()) }
     }
 
     async fn work(&self, _label: &Label) -> String {
@@ -185,7 +277,11 @@ impl Runner for MemoryMachine {
     }
 
     async fn deregister(&self) -> Result<(), String> {
+        if self.defect == MachineDefect::NeverDeregisters {
+            return std::future::pending().await;
+        }
         lock(&self.labels.0).remove(&self.id);
+        lock(&self.labels.1).remove(&self.id);
         Ok(())
     }
 
@@ -225,6 +321,7 @@ impl Host for MemoryMachine {
         }
     }
 
+    /// A runner with a label of the machine stays on the list.
     async fn terminate(&self, _why: &str) {
         lock(&self.labels.0).remove(&self.id);
         self.compute.kill(&self.id);

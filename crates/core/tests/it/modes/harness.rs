@@ -159,6 +159,7 @@ impl Harness {
     pub(crate) async fn put_idle(&self, name: &str, spec: MachineSpec, left: Duration) -> Record {
         let now = self.plane.now();
         let record = Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id: id(name),
             state: State::Idle,
             run: None,
@@ -227,6 +228,7 @@ impl Harness {
     pub(crate) async fn signal_as_agent(&self, name: &str, signal: Signal, of: &str) {
         let at = self.plane.now();
         let report = Report {
+            machine_label: None,
             signal,
             run: Some(run(of)),
             suffix: None,
@@ -305,13 +307,16 @@ impl AgentDriver {
         }
         let (compute, labels) = (self.compute.clone(), self.labels.clone());
         let machine = Arc::new(MemoryMachine::new(id.clone(), defect, compute, labels));
+        // No two machines draw the same label.
+        let seed =
+            id.as_str().bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31) + u64::from(byte));
         let agent = Agent {
             id: id.clone(),
             store: self.store.clone(),
             runner: machine.clone(),
             host: machine,
             clock: self.plane.clock.clone(),
-            random: Arc::new(SeededRandom::new(7)),
+            random: Arc::new(SeededRandom::new(seed)),
         };
         task.spawn(async move { agent.live().await });
         task
@@ -319,7 +324,8 @@ impl AgentDriver {
 }
 
 pub(crate) fn listed(name: &str, instance: &str, online: bool) -> ListedRunner {
-    ListedRunner { name: name.into(), instance: id(instance), online }
+    let number = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1);
+    ListedRunner { name: name.into(), instance: id(instance), number, online }
 }
 
 /// Shows 9 s more than another clock.

@@ -94,6 +94,7 @@ async fn the_reason_of_a_machine_that_cannot_serve_is_reported() {
         harness.memory.forge.open(run("1"));
         harness.memory.compute.kill(&id("i-0001"));
         let report = Report {
+            machine_label: None,
             signal,
             run: about.map(run),
             suffix: None,

@@ -6,6 +6,7 @@ use ondeck_core::inputs::times::TIMES;
 use ondeck_core::model::credentials::{Credentials, Minted};
 use ondeck_core::model::demand::{Demand, FailedRescues, JobsRerun, RescueLease};
 use ondeck_core::model::ids::{IntentId, RunId};
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::modes::provision::ProvisionOptions;
@@ -42,6 +43,10 @@ fn demand() -> impl Strategy<Value = Demand> {
                 rerun: failed_rescues.map(|it| JobsRerun { by: u64::from(it.times), at: it.at }),
                 lease: failed_rescues
                     .map(|it| RescueLease { holder: u64::from(it.times), until: it.at }),
+                labels: failed_rescues
+                    .map(|it| MachineLabel::new(format!("m{:032x}", it.times)).unwrap())
+                    .into_iter()
+                    .collect(),
             }
         },
     )

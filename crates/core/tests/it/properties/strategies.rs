@@ -134,6 +134,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
     let when = (time(), time(), time(), proptest::option::of(time()));
     (what, when).prop_map(
         |((id, state, (run, suffix), spec), (threshold, created_at, updated_at, ticket))| Record {
+            requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
             id,
             state,
             run: Some(run).filter(|_| state.is_owned()),

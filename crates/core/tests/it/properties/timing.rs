@@ -113,7 +113,7 @@ proptest! {
     ) {
         let pulse = |now, beat| {
             let heartbeat = Heartbeat::new(Timestamp::from_millis(beat), ms(period));
-            let status = AgentStatus { heartbeat: Some(heartbeat), report: None };
+            let status = AgentStatus { readiness: None,  heartbeat: Some(heartbeat), report: None };
             status.pulse(Timestamp::from_millis(now))
         };
         prop_assert_eq!(pulse(now, beat), pulse(beat, now));

@@ -55,7 +55,7 @@ async fn everything(harness: &ForgeHarness, forge: &GitHubForge) {
     forge.remove_runner(&other).await.unwrap();
     let (run, budget) = (RunId::new("7").unwrap(), RequestBudget::new(100));
     assert_eq!(forge.open_runs(0, &budget).await.unwrap().runs.len(), 1);
-    assert_eq!(forge.waiting_jobs(&run, &budget).await.unwrap().len(), 1);
+    assert_eq!(forge.waiting_jobs(&run, &budget).await.unwrap().labels.len(), 1);
     assert_ne!(forge.run_status(&run, &budget).await.unwrap(), RunStatus::Completed);
     assert_eq!(forge.failed_jobs(&run, &budget).await.unwrap(), Some(Vec::new()));
     for what in [Rerun::Job(1), Rerun::FailedJobs] {

@@ -34,7 +34,10 @@ fn ids(open: &OpenRuns) -> Vec<&str> {
 /// How many jobs of the run wait, by label.
 async fn waiting(forge: &dyn Forge, of: &str) -> BTreeMap<String, u32> {
     let waiting = forge.waiting_jobs(&run(of), &many()).await.unwrap();
-    waiting.into_iter().map(|(label, count)| (label.to_string(), count)).collect()
+    let own = waiting.machine_labels.into_iter();
+    let own = own.map(|(label, count)| (label.to_string(), count));
+    let labels = waiting.labels.into_iter();
+    own.chain(labels.map(|(label, count)| (label.to_string(), count))).collect()
 }
 
 fn counts(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {
@@ -157,7 +160,7 @@ async fn no_request_is_sent_without_a_budget() {
         let left = RequestBudget::new(budget);
         let found = forge.waiting_jobs(&run("7"), &left).await.unwrap();
         let label = Label::from(&run("7"));
-        assert_eq!(found.get(&label).copied().unwrap_or(0), budget * 2, "what it has found");
+        assert_eq!(found.labels.get(&label).copied().unwrap_or(0), budget * 2, "what it has found");
         forge.open_runs(0, &left).await.unwrap();
         assert_eq!(forge.run_status(&run("7"), &left).await, Ok(RunStatus::Untold));
         assert_eq!(harness.github.requests().len(), budget as usize);

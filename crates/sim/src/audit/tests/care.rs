@@ -15,6 +15,7 @@ use super::*;
 
 fn reports(signal: Signal, detail: &str, at: u64) -> AgentStatus {
     let report = Report {
+        machine_label: None,
         signal,
         run: Some(run("a")),
         suffix: None,
@@ -22,7 +23,7 @@ fn reports(signal: Signal, detail: &str, at: u64) -> AgentStatus {
         at: second(at),
         generation: None,
     };
-    AgentStatus { heartbeat: None, report: Some(report) }
+    AgentStatus { readiness: None, heartbeat: None, report: Some(report) }
 }
 
 fn idle(until: u64) -> Record {

@@ -113,6 +113,7 @@ impl Work {
     /// stopped.
     async fn steps(&mut self) -> Outcome {
         let mut outcome = self.hook(STARTED).await;
+        self.take_variables();
         if outcome == Outcome::Succeeded {
             let script = self.temporary().join("script.sh");
             outcome = match std::fs::write(&script, &self.order.script) {
@@ -125,6 +126,15 @@ impl Work {
         }
         let last = self.hook(COMPLETED).await;
         if outcome == Outcome::Succeeded { last } else { outcome }
+    }
+
+    /// Adds the variables that the last script has written for the following ones, each on a line.
+    fn take_variables(&mut self) {
+        let file = self.files().join("env");
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        let variables = written.lines().filter_map(|line| line.split_once('='));
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.environment.extend(variables);
     }
 
     async fn hook(&mut self, (variable, stage): (&str, &str)) -> Outcome {
@@ -222,7 +232,7 @@ impl Work {
     fn prepare(&mut self) -> io::Result<()> {
         self.empty_temporary()?;
         std::fs::create_dir_all(self.workspace())?;
-        let files = self.temporary().join("_runner_file_commands");
+        let files = self.files();
         std::fs::create_dir_all(&files)?;
         let event = self.temporary().join("_github_workflow").join("event.json");
         std::fs::create_dir_all(event.parent().unwrap_or(&event))?;
@@ -288,6 +298,11 @@ impl Work {
 
     fn tracking_id(&self) -> String {
         format!("github_{}_{}", std::process::id(), self.order.job)
+    }
+
+    /// The folder of the files by which scripts talk to the runner.
+    fn files(&self) -> PathBuf {
+        self.temporary().join("_runner_file_commands")
     }
 
     fn temporary(&self) -> PathBuf {

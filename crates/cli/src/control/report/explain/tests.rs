@@ -74,6 +74,7 @@ fn because(step: Step, why: &str) -> Step {
 
 fn record(state: State, of: Option<&str>) -> Record {
     Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: id("i-1"),
         state,
         run: of.map(run),
@@ -105,13 +106,14 @@ fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
         detail: String::new(),
         at: at(12),
         generation: None,
+        machine_label: None,
     };
     MachineStory {
         id: id("i-1"),
         now: at(60),
         record,
         unreadable: None,
-        status: AgentStatus { heartbeat, report: Some(report) },
+        status: AgentStatus { readiness: None, heartbeat, report: Some(report) },
         life,
         sight: None,
         grace: Duration::from_secs(60),

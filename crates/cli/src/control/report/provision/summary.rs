@@ -241,7 +241,7 @@ mod tests {
     fn outcome(count: usize) -> Outcome {
         let instance = |n: usize| Provisioned {
             id: InstanceId::new(format!("i-{n:017x}")).unwrap(),
-            label: (&RunId::new("7").unwrap()).into(),
+            label: "7".to_owned(),
             source: if n.is_multiple_of(2) { MachineSource::Warm } else { MachineSource::Cold },
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),

@@ -264,7 +264,7 @@ fn provisioned() -> Outcome {
     let machine =
         |name: &str, source, [owned, registered, ready]: [u64; 3], why: &str| Provisioned {
             id: id(name),
-            label: (&run()).into(),
+            label: run().to_string(),
             source,
             spec: spec(),
             milestones: Milestones {
@@ -421,6 +421,7 @@ fn applied() -> ApplyReport {
 fn status() -> Shown {
     let at = |text: &str| Timestamp::parse(text).unwrap();
     let record = Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: id("i-05d35621a67a63d93"),
         state: State::Running,
         run: Some(run()),

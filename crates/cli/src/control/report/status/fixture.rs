@@ -62,6 +62,7 @@ fn machine(n: u64) -> (Record, AgentStatus) {
         _ => {}
     }
     let record = Record {
+        requested: ondeck_core::model::machine_label::RequestedLabel::OfRun,
         id: InstanceId::new(format!("i-0{:016x}", n * 7_919 + 0x5d35_621a)).unwrap(),
         state,
         run: run.clone(),
@@ -85,6 +86,7 @@ fn machine(n: u64) -> (Record, AgentStatus) {
     };
     let detail = if signal == Signal::PrepareFailed { "no space left on device" } else { "" };
     let report = Report {
+        machine_label: None,
         signal,
         run,
         suffix: None,
@@ -92,5 +94,5 @@ fn machine(n: u64) -> (Record, AgentStatus) {
         at: noon().before(seconds(90)),
         generation: None,
     };
-    (record, AgentStatus { heartbeat: Some(beat), report: Some(report) })
+    (record, AgentStatus { readiness: None, heartbeat: Some(beat), report: Some(report) })
 }

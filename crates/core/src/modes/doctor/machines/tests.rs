@@ -31,6 +31,7 @@ fn spec() -> MachineSpec {
 
 fn record(name: &str, state: State, age: Duration) -> Record {
     Record {
+        requested: crate::model::machine_label::RequestedLabel::OfRun,
         id: id(name),
         state,
         run: None,
@@ -141,6 +142,7 @@ fn demand(run: &str, age: u64) -> Demand {
         failed_rescues: None,
         lease: None,
         rerun: None,
+        labels: Vec::new(),
     }
 }
 
@@ -160,7 +162,7 @@ fn jobs_are_unserved_if_no_machine_has_their_label_and_none_is_about_to() {
         let Some(found) = found else { continue };
         assert_eq!(found.what, "3 jobs wait for labels that no machine has: 7");
     }
-    assert_eq!(unserved(&WaitingJobs::new(), &carried(&[]), &[], now()), None);
+    assert_eq!(unserved(&BTreeMap::new(), &carried(&[]), &[], now()), None);
 }
 
 #[test]
@@ -168,6 +170,7 @@ fn a_runner_is_left_if_it_is_offline_and_its_machine_has_no_record() {
     let runner = |name: &str, online| ListedRunner {
         name: format!("runner-{name}"),
         instance: id(name),
+        number: 1,
         online,
     };
     let known = BTreeSet::from(["i-1".to_owned()]);

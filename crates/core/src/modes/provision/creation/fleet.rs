@@ -175,7 +175,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
         plane.now(),
         attempt.times.created_timeout,
     );
-    match plane.apply(change.reusing(attempt.reuse)).await {
+    match plane.apply(change.reusing(attempt.reuse).requesting(attempt.requested_label())).await {
         Ok(created) => {
             attempt.holdings.create(created, plane.clock.steady());
             Ok(())

@@ -6,7 +6,8 @@ use futures_util::future::try_join_all;
 use crate::lifecycle::{Created, Instance};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
-use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
+use crate::model::machine_label::{MachineLabel, RequestedLabel};
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
@@ -31,12 +32,14 @@ async fn ready(
     created: &Instance<Created>,
 ) -> Result<(), Failure> {
     let plane = attempt.plane;
-    let judge = |status: &AgentStatus, now: Timestamp| readiness(&attempt.label, status, now);
+    let requested = attempt.requested_label();
+    let judge =
+        |status: &AgentStatus, now: Timestamp| readiness(&attempt.label, &requested, status, now);
     let timeout = attempt.times.validation_timeout;
     let (why, hint) = match watch.wait(created.id(), timeout, judge).await? {
         Watched::Judged(Ok(registered)) => {
-            let (registered, ready) = (plane.steady_at(registered), plane.clock.steady());
-            attempt.holdings.validated(created.id(), registered, ready);
+            let moments = (plane.steady_at(registered.at), plane.clock.steady());
+            attempt.holdings.validated(created.id(), moments, registered.label.as_ref());
             return Ok(());
         }
         Watched::Judged(Err(problem)) => problem,
@@ -55,14 +58,15 @@ const COMPARE_CLOCKS: &str =
 /// Why a machine failed, and what to do about it.
 pub(in crate::modes) type Problem = (String, &'static str);
 
-/// Returns when the machine registered, or why it failed; `None` while neither is known. Unlike a
+/// Returns how the machine registered, or why it failed; `None` while neither is known. Unlike a
 /// claimed machine, a new one may take long until its first heartbeat. One whose heartbeat stopped
 /// is dead.
 pub(in crate::modes) fn readiness(
     label: &Label,
+    requested: &RequestedLabel,
     status: &AgentStatus,
     now: Timestamp,
-) -> Option<Result<Timestamp, Problem>> {
+) -> Option<Result<Registered, Problem>> {
     let pulse = status.pulse(now);
     if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(label)) {
         return Some(Err((why, READ_LOG)));
@@ -75,7 +79,40 @@ pub(in crate::modes) fn readiness(
         Pulse::Stale(_) => Some(Err((status.why_unhealthy(now), COMPARE_CLOCKS))),
         Pulse::Healthy => {
             let report = status.report.as_ref()?;
-            report.says(Signal::Registered, label).then_some(Ok(report.at))
+            if !report.says(Signal::Registered, label) {
+                return None;
+            }
+            let registered = registered(requested, report)?;
+            Some(registered.map_err(|why| (why, READ_LOG)))
+        }
+    }
+}
+
+/// A finished registration, as its agent reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::modes) struct Registered {
+    /// When, by the agent's clock.
+    pub(in crate::modes) at: Timestamp,
+    /// The label of the machine, if it is not that of the run.
+    pub(in crate::modes) label: Option<MachineLabel>,
+}
+
+/// What a report of a registration for the run says about the label, if it was to be this one. `None` if
+/// it is about an earlier registration. An error if the agent knows no labels of machines.
+pub(in crate::modes) fn registered(
+    requested: &RequestedLabel,
+    report: &Report,
+) -> Option<Result<Registered, String>> {
+    let label = report.machine_label.clone();
+    let registered = Registered { at: report.at, label };
+    match (requested, &registered.label) {
+        (RequestedLabel::OfRun, None) | (RequestedLabel::OfMachine, Some(_)) => {
+            Some(Ok(registered))
+        }
+        (RequestedLabel::Named(named), Some(label)) if named == label => Some(Ok(registered)),
+        (RequestedLabel::OfRun | RequestedLabel::Named(_), Some(_)) => None,
+        (RequestedLabel::OfMachine | RequestedLabel::Named(_), None) => {
+            Some(Err("its agent registers with the label of the run only".to_owned()))
         }
     }
 }

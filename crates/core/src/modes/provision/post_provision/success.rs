@@ -20,8 +20,12 @@ pub(in crate::modes::provision) async fn succeed(attempt: &Attempt<'_>) -> Resul
     let (now, max_runtime) = (attempt.plane.now(), attempt.times.max_runtime);
     let (claimed, mut created) = (attempt.holdings.claimed(), attempt.holdings.created());
     created.retain(|_| !attempt.request.leaves_new);
-    let commits = claimed.iter().map(|held| held.instance.commit(now, max_runtime));
-    let activations = created.iter().map(|held| held.instance.activate(now, max_runtime));
+    let commits = claimed
+        .iter()
+        .map(|held| held.instance.commit(now, max_runtime).naming(held.label.clone()));
+    let activations = created
+        .iter()
+        .map(|held| held.instance.activate(now, max_runtime).naming(held.label.clone()));
     let changes: Vec<Pending<Running>> = commits.chain(activations).collect();
     attempt.holdings.hands_over();
     let made = beside_summary(attempt, attempt.plane.apply_together(changes)).await;

@@ -6,13 +6,13 @@ use crate::model::heartbeat::{Compatibility, Heartbeat};
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
-use crate::modes::provision::Attempt;
+use crate::modes::provision::{Attempt, Registered, registered};
 
 /// What the checks found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// The runner registered at this time, by the agent's clock.
-    Ready(Timestamp),
+    /// The runner has registered.
+    Ready(Registered),
     /// The machine reported a failure, or its heartbeat stopped. It must not be used again.
     Failed(String),
     /// The machine is alive and did not register within the timeout.
@@ -62,5 +62,11 @@ fn judge(attempt: &Attempt<'_>, status: &AgentStatus, now: Timestamp) -> Option<
         return Some(Checked::Failed(INTERRUPTED.to_owned()));
     }
     let report = report?;
-    report.says(Signal::Registered, &attempt.label).then_some(Checked::Ready(report.at))
+    if !report.says(Signal::Registered, &attempt.label) {
+        return None;
+    }
+    Some(match registered(&attempt.requested_label(), report)? {
+        Ok(registered) => Checked::Ready(registered),
+        Err(why) => Checked::Failed(why),
+    })
 }

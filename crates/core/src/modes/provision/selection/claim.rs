@@ -159,10 +159,10 @@ impl Workers<'_> {
                 let moments = Moments {
                     found: Some(candidate.found),
                     owned: *owned,
-                    registered: Some(plane.steady_at(registered)),
+                    registered: Some(plane.steady_at(registered.at)),
                     ready: Some(plane.clock.steady()),
                 };
-                self.attempt.holdings.claim(claimed.clone(), moments);
+                self.attempt.holdings.claim(claimed.clone(), moments, registered.label);
                 self.note(claimed, CandidateOutcome::Ready, "");
                 return Ok(true);
             }
@@ -217,7 +217,7 @@ impl Workers<'_> {
         let (plane, attempt) = (self.attempt.plane, self.attempt);
         attempt.holdings.about_to_touch(candidate.idle.id());
         let change = candidate.idle.claim(&attempt.label, plane.now(), attempt.times.claim_timeout);
-        let change = change.reusing(attempt.reuse);
+        let change = change.reusing(attempt.reuse).requesting(attempt.requested_label());
         match self.pickup.holding(candidate, plane.apply(change)).await {
             Ok(claimed) => Ok(Some(claimed)),
             Err(NotCommitted::Refused(refused)) => {

@@ -25,6 +25,7 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
+use crate::model::machine_label::RunnerLabel;
 use crate::model::requirements::{Mismatch, Requirements, UsageClass};
 use crate::model::summary::CandidateOutcome;
 use crate::model::ticket::Ticket;
@@ -77,6 +78,8 @@ pub(super) struct Pickup<'a> {
     takes_on_demand: bool,
     /// Whether the run takes only machines that were given to no other.
     takes_unused_only: bool,
+    /// Whether machines register while they are idle.
+    prefers_ready: bool,
     deletes: Batcher<Vec<Receipt>, ()>,
     /// Where tickets go that other runs may want.
     put_backs: UnboundedSender<Vec<Receipt>>,
@@ -91,6 +94,8 @@ struct Inner {
     second_choice: Vec<Candidate>,
     /// Tickets that other runs may want. They stay hidden until the pass is over.
     set_aside: Vec<Receipt>,
+    /// Which of the candidates are known to be ready, and which are known at all.
+    ready: BTreeMap<InstanceId, bool>,
     encounters: BTreeMap<InstanceId, Encounters>,
     /// The number of the present pass.
     pass: u32,
@@ -119,13 +124,16 @@ impl Inner {
         }
     }
 
-    /// The candidate that expires last, of those that suit, or else of the second choice.
+    /// The candidate that expires last, of those that suit, or else of the second choice. One that is
+    /// known to be ready goes before the others.
     fn best(&mut self) -> Option<Candidate> {
         let from = match self.suitable.is_empty() {
             false => &mut self.suitable,
             true => &mut self.second_choice,
         };
-        let best = (0..from.len()).max_by_key(|n| from[*n].idle.threshold())?;
+        let is_ready = |id: &InstanceId| self.ready.get(id).copied().unwrap_or_default();
+        let rank = |n: &usize| (is_ready(from[*n].idle.id()), from[*n].idle.threshold());
+        let best = (0..from.len()).max_by_key(rank)?;
         Some(from.swap_remove(best))
     }
 
@@ -184,6 +192,7 @@ impl<'a> Pickup<'a> {
                 suitable: Vec::new(),
                 second_choice: Vec::new(),
                 set_aside: Vec::new(),
+                ready: BTreeMap::new(),
                 encounters: BTreeMap::new(),
                 pass: 0,
                 expected: None,
@@ -193,6 +202,7 @@ impl<'a> Pickup<'a> {
             avoided: std::sync::Mutex::default(),
             takes_on_demand: attempt.request.options.capacity_fallback,
             takes_unused_only: attempt.reuse.is_never(),
+            prefers_ready: attempt.settings.runner_label == RunnerLabel::Machine,
             deletes: Batcher::default(),
         }
     }
@@ -325,6 +335,9 @@ impl<'a> Pickup<'a> {
         for message in messages {
             self.sort(inner, message, &mut dropped);
         }
+        if self.prefers_ready && inner.suitable.len() > inner.unserved.max(1) {
+            self.look_for_ready(inner).await;
+        }
         if !dropped.is_empty() {
             let class = &self.requirements.class;
             if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await
@@ -334,6 +347,27 @@ impl<'a> Pickup<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Looks which of the candidates are registered already, if there is a choice. Costs one read; without
+    /// its answer, none counts as ready.
+    async fn look_for_ready(&self, inner: &mut Inner) {
+        let unknown = inner
+            .suitable
+            .iter()
+            .map(|it| &it.idle)
+            .filter(|idle| !inner.ready.contains_key(idle.id()));
+        let unknown: Vec<Instance<Idle>> = unknown.cloned().collect();
+        let ids: Vec<InstanceId> = unknown.iter().map(|idle| idle.id().clone()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let found = self.plane.store.agent_status(&ids).await.unwrap_or_default();
+        let now = self.plane.now();
+        for (idle, status) in unknown.iter().zip(&found) {
+            let is_ready = status.is_ready_in(idle.counts().generation, now);
+            inner.ready.insert(idle.id().clone(), is_ready);
+        }
     }
 
     fn sort(&self, inner: &mut Inner, message: ReceivedMessage, dropped: &mut Vec<Receipt>) {

@@ -104,9 +104,8 @@ async fn give_back(
         // The run then has one machine more than it asked for.
         Ok(None) => {
             attempt.holdings.about_to_touch(idle.id());
-            if let Err(error) =
-                keep_for_job(plane, times, &idle, &attempt.label, attempt.reuse).await
-            {
+            let asked = (&attempt.label, claimed.requested().clone());
+            if let Err(error) = keep_for_job(plane, times, &idle, asked, attempt.reuse).await {
                 tracing::warn!(instance = %idle.id(), "has a job and was not kept: {error}");
             }
         }

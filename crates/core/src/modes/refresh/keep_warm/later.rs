@@ -110,7 +110,7 @@ async fn hand_over_one(
 ) -> PortResult<Step> {
     let stepped = async {
         let running = match (Instance::<Created>::believe(record), Instance::believe(record)) {
-            (Some(created), _) => match readiness(label, status, plane.now()) {
+            (Some(created), _) => match readiness(label, &record.requested, status, plane.now()) {
                 None => return Ok(Step::Starting),
                 Some(Err(_)) if status.is_interrupted() => {
                     plane.apply(created.expire(plane.now()).because(INTERRUPTED)).await?;
@@ -178,6 +178,7 @@ pub(super) async fn take_lease(plane: &Plane, limit: Limit) -> Result<Option<Dem
         failed_rescues: None,
         lease: None,
         rerun: None,
+        labels: Vec::new(),
     });
     let until = now + limit.left(plane) + BEYOND_LIMIT;
     let leased = unleased.leased(plane.random.number(), until);

@@ -8,6 +8,7 @@ use crate::model::demand::Demand;
 use crate::model::heartbeat::LONGEST_PERIOD;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::{MachineLabel, RequestedLabel};
 use crate::model::record::{Record, State};
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
@@ -22,6 +23,8 @@ const WITHOUT_HEARTBEAT: Duration = LONGEST_PERIOD.saturating_mul(3);
 pub(super) struct Machines {
     seen: Vec<(Record, AgentStatus)>,
     labels: BTreeMap<Label, Serving>,
+    /// The labels of machines that can take jobs, now or soon.
+    machine_labels: BTreeSet<MachineLabel>,
 }
 
 /// The machines under one label that can take jobs, now or soon.
@@ -66,7 +69,8 @@ impl Machines {
             ids => plane.retried(|| plane.store.agent_status(ids)).await?,
         };
         let now = plane.now();
-        let mut machines = Machines { seen: Vec::new(), labels: BTreeMap::new() };
+        let mut machines =
+            Machines { seen: Vec::new(), labels: BTreeMap::new(), machine_labels: BTreeSet::new() };
         for (record, status) in owned.into_iter().zip(status) {
             let label = record.label().filter(|label| {
                 can_serve(&record, &status, label, times, now)
@@ -75,6 +79,7 @@ impl Machines {
             if let Some(label) = label {
                 let serving = machines.labels.entry(label).or_default();
                 serving.live += 1;
+                machines.machine_labels.extend(machine_label(&record, &status));
                 serving.free += u32::from(!status.heartbeat.is_some_and(|beat| beat.busy));
             }
             machines.seen.push((record, status));
@@ -100,6 +105,11 @@ impl Machines {
         let running = self.seen.iter().filter(|(record, _)| record.state == State::Running);
         let running = running.filter(|(record, _)| !record.is_preserved());
         running.filter(|(_, status)| status.is_interrupted()).map(|(record, _)| record)
+    }
+
+    /// Whether no machine takes jobs under this label of a machine, or is about to.
+    pub(super) fn is_unserved(&self, label: &MachineLabel) -> bool {
+        !self.machine_labels.contains(label)
     }
 
     pub(super) fn serving(&self, label: &Label) -> Serving {
@@ -143,6 +153,18 @@ fn is_overdue(record: &Record, status: &AgentStatus, times: &Times, now: Timesta
     record.state == State::Created
         && status.pulse(now) == Pulse::Never
         && now.since(record.updated_at) > times.validation_timeout
+}
+
+/// The label of its own that the machine is registered with, or is about to be, as far as it is known.
+fn machine_label(record: &Record, status: &AgentStatus) -> Option<MachineLabel> {
+    match &record.requested {
+        RequestedLabel::OfRun => None,
+        RequestedLabel::Named(label) => Some(label.clone()),
+        RequestedLabel::OfMachine => {
+            let report = status.report.as_ref().filter(|report| report.run == record.run);
+            report.and_then(|report| report.machine_label.clone())
+        }
+    }
 }
 
 /// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes

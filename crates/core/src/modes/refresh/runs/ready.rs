@@ -9,6 +9,7 @@ use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::RunId;
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::settings::Settings;
 use crate::modes::plane::{NotCommitted, Plane};
 use crate::modes::provision::readiness;
@@ -25,21 +26,22 @@ pub(super) async fn hand_over(
     let now = plane.now();
     let ready = machines.created().filter_map(|(record, status)| {
         let label = record.label().filter(|label| !keep_warm::is_own_run(&label.run))?;
-        readiness(&label, status, now)?.ok()?;
-        Some((Instance::<Created>::believe(record)?, label))
+        let registered = readiness(&label, &record.requested, status, now)?.ok()?;
+        Some((Instance::<Created>::believe(record)?, label, registered.label))
     });
-    let ready: Vec<(Instance<Created>, Label)> = ready.collect();
+    let ready: Vec<(Instance<Created>, Label, Option<MachineLabel>)> = ready.collect();
     if ready.is_empty() {
         return Ok(());
     }
-    let runs: BTreeSet<&RunId> = ready.iter().map(|(_, label)| &label.run).collect();
+    let runs: BTreeSet<&RunId> = ready.iter().map(|(_, label, _)| &label.run).collect();
     let runs: Vec<RunId> = runs.into_iter().cloned().collect();
     let demands = plane.retried(|| plane.store.demands(&runs)).await?;
     let mut served = BTreeSet::new();
-    for (created, label) in &ready {
+    for (created, label, own) in &ready {
         let Some(demand) = demands.iter().find(|demand| demand.label() == *label) else { continue };
         let times = demand.again(1).times.over(settings.times.clone());
-        match plane.apply(created.activate(plane.now(), times.max_runtime)).await {
+        let activation = created.activate(plane.now(), times.max_runtime).naming(own.clone());
+        match plane.apply(activation).await {
             Ok(_) => drop(served.insert(label)),
             // The run was released, or its provision was faster.
             Err(NotCommitted::Refused(_)) => {}

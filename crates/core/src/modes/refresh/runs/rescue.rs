@@ -4,11 +4,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::join_all;
+
 use super::machines::Machines;
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::settings::{Rescue, Settings};
 use crate::modes::plane::{Plane, readable};
 use crate::modes::provision::{self, MachineSource, Request, provision};
@@ -28,6 +31,25 @@ pub(super) struct Rescuer<'a> {
     pub(super) is_undecided: AtomicBool,
 }
 
+/// Machines that a run lacks under the label of one demand.
+struct Wanted {
+    /// How many for jobs that wait for the label of the run.
+    jobs: u32,
+    /// The labels of machines that its jobs wait for, of those that it was given.
+    named: Vec<MachineLabel>,
+}
+
+impl Wanted {
+    /// How many they are.
+    fn machines(&self) -> u32 {
+        self.jobs.saturating_add(u32::try_from(self.named.len()).unwrap_or(u32::MAX))
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.machines() == 0
+    }
+}
+
 impl Rescuer<'_> {
     /// Rescues a run under each label that jobs wait for. Fails as [`Rescuer::rescue`] does.
     pub(super) async fn rescue_all(
@@ -37,8 +59,12 @@ impl Rescuer<'_> {
         outcome: &mut Outcome,
     ) -> Result<(), Failure> {
         for demand in demands {
-            if let Some(jobs) = waiting.get(&demand.label()) {
-                self.rescue(demand, *jobs, outcome).await?;
+            let jobs = waiting.labels.get(&demand.label()).copied().unwrap_or_default();
+            let waits = |label: &&MachineLabel| waiting.machine_labels.contains_key(*label);
+            let named: Vec<MachineLabel> = demand.labels.iter().filter(waits).cloned().collect();
+            let wanted = Wanted { jobs, named };
+            if wanted.jobs > 0 || !wanted.named.is_empty() {
+                self.rescue(demand, &wanted, outcome).await?;
             }
         }
         Ok(())
@@ -49,12 +75,12 @@ impl Rescuer<'_> {
     async fn rescue(
         &self,
         demand: Demand,
-        jobs: u32,
+        wanted: &Wanted,
         outcome: &mut Outcome,
     ) -> Result<(), Failure> {
         let (plane, label) = (self.plane, demand.label());
         // The list may lag, and a provision may have finished since it was read.
-        if self.missing(&demand, jobs).await? == 0 {
+        if self.missing(&demand, wanted).await?.is_nothing() {
             return Ok(());
         }
         if self.settings.rescue == Rescue::Report {
@@ -81,16 +107,34 @@ impl Rescuer<'_> {
             return Ok(());
         };
         // The refresh that had the lease before may have rescued the run.
-        let missing = self.missing(&demand, jobs).await?;
-        if missing == 0 {
+        let missing = self.missing(&demand, wanted).await?;
+        if missing.is_nothing() {
             self.give_back(&leased, demand).await;
             return Ok(());
         }
+        let jobs = wanted.machines();
         plane.progress.stage(&format!("rescuing run {label}: {jobs} jobs wait for a machine"));
-        tracing::warn!(%label, jobs, missing, "jobs wait without a machine; provisioning again");
-        let request = Request { leaves_new: self.limit.is_some(), ..demand.again(missing) };
-        let provisioned = provision(plane, &request, self.stop).await;
+        let machines = missing.machines();
+        tracing::warn!(%label, jobs, missing = machines, "jobs wait without a machine; provisioning again");
+        let provisioned = self.provision(&demand, missing).await;
         self.conclude(label, demand, &leased, provisioned, outcome).await
+    }
+
+    /// Provisions what is missing: one machine for each label of a machine, and the rest together. Returns
+    /// the outcome of one that has failed, if there is one.
+    async fn provision(&self, demand: &Demand, missing: Wanted) -> provision::Outcome {
+        let leaves_new = self.limit.is_some();
+        let plain = (missing.jobs > 0).then(|| demand.again(missing.jobs));
+        let named = missing
+            .named
+            .into_iter()
+            .map(|label| Request { named: Some(label), ..demand.again(1) });
+        let requests: Vec<Request> =
+            plain.into_iter().chain(named).map(|it| Request { leaves_new, ..it }).collect();
+        let provisions = requests.iter().map(|request| provision(self.plane, request, self.stop));
+        let mut outcomes = join_all(provisions).await;
+        let worst = outcomes.iter().position(|outcome| outcome.failure.is_some()).unwrap_or(0);
+        outcomes.swap_remove(worst)
     }
 
     /// Gives the lease back with the result of the rescue, and reports it.
@@ -144,15 +188,20 @@ impl Rescuer<'_> {
         Ok(())
     }
 
-    /// How many machines the run lacks under the label of the demand, read consistently.
-    async fn missing(&self, demand: &Demand, jobs: u32) -> Result<u32, Failure> {
+    /// Which machines the run lacks under the label of the demand, read consistently.
+    async fn missing(&self, demand: &Demand, wanted: &Wanted) -> Result<Wanted, Failure> {
         let plane = self.plane;
         let look = async {
             let listing = plane.retried(|| plane.store.of_run(&demand.run)).await?;
             Machines::look(plane, &self.settings.times, self.limit, &readable(listing)).await
         };
         let machines = self.stop.unless_raised(look).await??;
-        Ok(machines.serving(&demand.label()).missing(demand, jobs))
+        let jobs = match wanted.jobs {
+            0 => 0,
+            jobs => machines.serving(&demand.label()).missing(demand, jobs),
+        };
+        let named = wanted.named.iter().filter(|label| machines.is_unserved(label));
+        Ok(Wanted { jobs, named: named.cloned().collect() })
     }
 
     /// The demand with a lease of this refresh; `None` if another refresh has one, or if the run has

@@ -28,6 +28,7 @@ fn class(name: &str) -> ResourceClass {
 fn machine(id: &str, state: State) -> (Record, AgentStatus) {
     let run = RunId::new("7").unwrap();
     let record = Record {
+        requested: crate::model::machine_label::RequestedLabel::OfRun,
         id: InstanceId::new(id).unwrap(),
         state,
         run: state.is_owned().then_some(run),
@@ -48,7 +49,7 @@ fn machine(id: &str, state: State) -> (Record, AgentStatus) {
         ticketed_at: None,
         settings_version: None,
     };
-    (record, AgentStatus { heartbeat: Some(beat(2)), report: None })
+    (record, AgentStatus { readiness: None, heartbeat: Some(beat(2)), report: None })
 }
 
 /// One that is so old, of an agent that beats every 5 s.
@@ -58,7 +59,15 @@ fn beat(age: u64) -> Heartbeat {
 
 fn report(signal: Signal, run: Option<&str>, detail: &str) -> Report {
     let run = run.map(|run| RunId::new(run).unwrap());
-    Report { signal, run, suffix: None, detail: detail.into(), at: noon(), generation: None }
+    Report {
+        machine_label: None,
+        signal,
+        run,
+        suffix: None,
+        detail: detail.into(),
+        at: noon(),
+        generation: None,
+    }
 }
 
 fn reading(machines: Vec<(Record, AgentStatus)>) -> Reading {

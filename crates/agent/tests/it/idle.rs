@@ -1,0 +1,337 @@
+//! Idle machines that are registered before a run claims them.
+
+use std::time::Duration;
+
+use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
+use ondeck_core::model::readiness::Readiness;
+use ondeck_core::model::record::{Counts, Record, State};
+use ondeck_core::model::settings::SettingsVersion;
+use ondeck_core::model::signal::Signal;
+use ondeck_core::testkit::{MachineDefect, OwnRegistration};
+
+use crate::harness::{Harness, label, machine, run};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// An idle machine of a pool whose machines register while they are idle, some seconds after its boot.
+async fn idle(defect: MachineDefect) -> (Harness, Record) {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let record = harness.boot_defective(defect, State::Idle, HOUR).await;
+    harness.sleep(3 * SECOND).await;
+    (harness, record)
+}
+
+/// The record when a run has claimed it.
+fn claimed(record: &Record, by: &str, requested: RequestedLabel) -> Record {
+    let run = Some(run(by));
+    Record { state: State::Claimed, run, requested, ..record.clone() }
+}
+
+/// The record in this generation of its idle state.
+fn idle_in(record: &Record, generation: u32) -> Record {
+    let counts = Counts { generation, ..record.counts };
+    let (run, requested) = (None, RequestedLabel::OfRun);
+    Record { state: State::Idle, run, requested, counts, ..record.clone() }
+}
+
+impl Harness {
+    fn own(&self) -> Option<OwnRegistration> {
+        self.labels.own(&machine())
+    }
+
+    async fn put(&self, record: Record) {
+        self.memory.store.insert(record);
+        self.sleep(2 * SECOND).await;
+    }
+
+    async fn readiness(&self) -> Option<Readiness> {
+        self.status().await.readiness.map(|note| note.readiness)
+    }
+
+    async fn is_ready(&self, generation: u32) -> bool {
+        let now = self.plane.now();
+        self.status().await.is_ready_in(generation, now)
+    }
+}
+
+#[tokio::test]
+async fn an_idle_machine_registers_and_says_so() {
+    let (harness, _) = idle(MachineDefect::None).await;
+    let own = harness.own().expect("registered while idle");
+    assert_eq!((own.number, own.owner), (1, None));
+    assert!(harness.is_ready(0).await);
+    assert!(!harness.is_ready(1).await, "another idle state");
+    let Some(Readiness::Ready(said)) = harness.readiness().await else { panic!("not ready") };
+    assert_eq!((said.generation, said.label, said.number), (0, own.label, 1));
+}
+
+#[tokio::test]
+async fn a_pool_of_runs_labels_registers_no_idle_machine() {
+    let mut harness = Harness::with(&[("runner-label", "run")]).await;
+    harness.boot_in(State::Idle, HOUR).await;
+    harness.sleep(30 * SECOND).await;
+    assert_eq!(harness.own(), None);
+    assert_eq!(harness.readiness().await, None, "and nothing is written about it");
+}
+
+#[tokio::test]
+async fn a_claim_needs_no_registration() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let ready = harness.own().unwrap();
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    let own = harness.own().unwrap();
+    assert_eq!(own, OwnRegistration { owner: Some(run("1")), ..ready });
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")), "{report:?}");
+    assert_eq!(report.machine_label, Some(own.label.clone()));
+    // The commit names the label that was signalled.
+    let named = RequestedLabel::Named(own.label.clone());
+    let running = Record { state: State::Running, ..claimed(&record, "1", named) };
+    harness.put(running).await;
+    assert_eq!(harness.own(), Some(own));
+}
+
+#[tokio::test]
+async fn one_registration_serves_one_run() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let first = harness.own().unwrap();
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.put(idle_in(&record, 1)).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.is_free_in(1, Some(&run("1"))), "{report:?}");
+    let second = harness.own().expect("registered anew");
+    assert_eq!((second.number, &second.owner), (2, &None));
+    assert_ne!(second.label, first.label);
+    assert!(harness.is_ready(1).await);
+    harness.put(claimed(&idle_in(&record, 1), "2", RequestedLabel::OfMachine)).await;
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.machine_label, Some(second.label));
+}
+
+/// The agent sees neither the claim nor the owner.
+#[tokio::test]
+async fn a_registration_of_an_earlier_idle_state_is_left() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let first = harness.own().unwrap();
+    harness.put(idle_in(&record, 1)).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.is_free_in(1, None), "it answers for the idle state that it finds: {report:?}");
+    let second = harness.own().unwrap();
+    assert_ne!(second.label, first.label);
+    // Nor does it see the idle state between two claims.
+    harness.put(claimed(&idle_in(&record, 2), "3", RequestedLabel::OfMachine)).await;
+    let third = harness.own().unwrap();
+    assert_ne!(third.label, second.label, "a run has had the idle state that it was for");
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.machine_label, Some(third.label));
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_the_registration() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let ready = harness.own();
+    let threshold = record.threshold.map(|at| at + HOUR);
+    harness.put(Record { threshold, ..record }).await;
+    assert_eq!(harness.own(), ready);
+}
+
+#[tokio::test]
+async fn a_claim_lets_a_registration_finish() {
+    let slow = MachineDefect::RegistersAfter(10 * SECOND);
+    let (harness, record) = idle(slow).await;
+    assert_eq!(harness.own(), None, "it takes its time");
+    assert!(!harness.is_ready(0).await);
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.sleep(7 * SECOND).await;
+    let own = harness.own().expect("ten seconds after the first attempt began");
+    assert_eq!((own.number, own.owner), (1, Some(run("1"))));
+}
+
+#[tokio::test]
+async fn an_owner_that_names_a_label_gets_it() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let old = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
+    harness.put(claimed(&record, "1", RequestedLabel::Named(old.clone()))).await;
+    let own = harness.own().unwrap();
+    assert_eq!((own.label, own.owner, own.number), (old.clone(), Some(run("1")), 2));
+    // Another label of the same run.
+    let other = MachineLabel::new(format!("m{}", "8".repeat(32))).unwrap();
+    harness.put(claimed(&record, "1", RequestedLabel::Named(other.clone()))).await;
+    assert_eq!(harness.own().unwrap().label, other);
+}
+
+/// Provision goes by what it has read in the settings, which the agent may not have read yet.
+#[tokio::test]
+async fn an_owner_that_wants_its_own_label_gets_it() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    assert!(harness.own().is_some());
+    harness.put(claimed(&record, "1", RequestedLabel::OfRun)).await;
+    assert_eq!(harness.own(), None);
+    assert_eq!(harness.labels.of(&machine()), Some(label("1")));
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")));
+    assert_eq!(report.machine_label, None);
+}
+
+#[tokio::test]
+async fn a_cold_machine_registers_for_its_run() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let record = harness.insert_record(State::Created, HOUR);
+    harness.memory.store.insert(Record { requested: RequestedLabel::OfMachine, ..record });
+    harness.boot(harness.plane.clock.clone());
+    harness.sleep(3 * SECOND).await;
+    let own = harness.own().expect("registered");
+    assert_eq!(own.owner, Some(run("1")));
+    assert!(!harness.is_ready(0).await, "it is not idle");
+}
+
+/// The runner is removed by hand while no run owns the machine.
+#[tokio::test]
+async fn a_lost_registration_is_withdrawn_and_repaired() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let first = harness.own().unwrap();
+    harness.labels.remove_own(&machine());
+    harness.sleep(Duration::from_millis(150)).await;
+    assert!(!harness.is_ready(0).await, "the next heartbeat is not the first to tell");
+    harness.sleep(5 * SECOND).await;
+    let second = harness.own().unwrap();
+    assert_eq!((second.number, second.label), (2, first.label));
+    assert!(harness.is_ready(0).await);
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    assert_eq!(harness.own().unwrap().owner, Some(run("1")));
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_register_says_since_when_and_why() {
+    let (harness, _) = idle(MachineDefect::CannotRegister).await;
+    let since = match harness.readiness().await {
+        Some(Readiness::NotReady { since, why }) => {
+            assert_eq!(why, "the token has expired");
+            since
+        }
+        other => panic!("{other:?}"),
+    };
+    harness.sleep(Duration::from_secs(300)).await;
+    let Some(Readiness::NotReady { since: later, .. }) = harness.readiness().await else {
+        panic!("it cannot register");
+    };
+    assert_eq!(later, since, "it was never ready in between");
+    assert!(harness.is_alive(), "it can still be claimed");
+}
+
+#[tokio::test]
+async fn a_machine_that_expires_leaves_no_runner() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    harness.put(Record { threshold: Some(harness.plane.now()), ..record }).await;
+    harness.sleep(5 * SECOND).await;
+    assert_eq!(harness.own(), None);
+    assert!(!harness.is_ready(0).await);
+    assert!(harness.is_alive(), "it waits for its grace");
+    harness.sleep(Duration::from_secs(70)).await;
+    assert!(!harness.is_alive());
+}
+
+#[tokio::test]
+async fn an_interrupted_machine_leaves_no_runner() {
+    let (harness, _) = idle(MachineDefect::InterruptedAfter(20 * SECOND)).await;
+    assert!(harness.own().is_some());
+    harness.sleep(20 * SECOND).await;
+    assert_eq!(harness.own(), None);
+    assert!(!harness.is_ready(0).await);
+}
+
+/// What its earlier process has said does not hold for a new one.
+#[tokio::test]
+async fn an_agent_that_starts_withdraws_what_was_said() {
+    let (mut harness, _) = idle(MachineDefect::None).await;
+    assert!(harness.is_ready(0).await);
+    harness.kill_agents().await;
+    harness.start_another(MachineDefect::NeverRegisters);
+    harness.sleep(SECOND).await;
+    let Some(Readiness::NotReady { .. }) = harness.readiness().await else {
+        panic!("its listener has died with the earlier process");
+    };
+}
+
+/// Refresh has terminated its record: nothing announces that.
+#[tokio::test]
+async fn a_machine_that_ends_at_once_leaves_no_runner() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    assert!(harness.own().is_some());
+    harness.memory.store.insert(Record { state: State::Terminated, threshold: None, ..record });
+    harness.sleep(20 * SECOND).await;
+    assert!(!harness.is_alive());
+    assert_eq!(harness.own(), None, "it was removed before the machine was gone");
+    assert!(!harness.is_ready(0).await);
+}
+
+#[tokio::test]
+async fn a_runner_that_cannot_be_removed_does_not_keep_its_machine() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    // The first look of an agent at an idle machine removes what an earlier process has left.
+    let record = harness.boot_defective(MachineDefect::None, State::Idle, HOUR).await;
+    harness.sleep(3 * SECOND).await;
+    harness.kill_agents().await;
+    harness.start_another(MachineDefect::NeverDeregisters);
+    harness.sleep(3 * SECOND).await;
+    harness.memory.store.insert(Record { state: State::Terminated, threshold: None, ..record });
+    harness.sleep(40 * SECOND).await;
+    assert!(!harness.is_alive(), "twenty seconds are the most");
+    assert!(harness.own().is_some(), "refresh removes it");
+}
+
+/// A listener that has died is started again under the same registration.
+#[tokio::test]
+async fn a_forge_out_of_reach_costs_no_registration() {
+    let dies = MachineDefect::DiesAfter(10 * SECOND, 120 * SECOND);
+    let (harness, _) = idle(dies).await;
+    let first = harness.own().expect("registered");
+    assert!(harness.is_ready(0).await);
+    harness.sleep(30 * SECOND).await;
+    let Some(Readiness::NotReady { why, .. }) = harness.readiness().await else {
+        panic!("its listener has died");
+    };
+    assert_eq!(why, "the forge is out of reach");
+    assert_eq!(harness.own().as_ref(), Some(&first), "it is still registered");
+    harness.sleep(240 * SECOND).await;
+    assert!(harness.is_ready(0).await, "it repairs itself");
+    assert_eq!(harness.own(), Some(first));
+}
+
+/// What the record says reaches an idle agent with the version of the settings.
+#[tokio::test]
+async fn a_change_of_the_setting_reaches_an_idle_machine() {
+    let mut harness = Harness::with(&[("runner-label", "run")]).await;
+    let record = harness.boot_in(State::Idle, HOUR).await;
+    harness.sleep(5 * SECOND).await;
+    assert_eq!(harness.own(), None);
+    for (count, kind) in ["machine", "run", "machine"].into_iter().enumerate() {
+        let version = format!("{:016x}", count + 1);
+        let change = [("runner-label", kind), ("settings-version", version.as_str())]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        harness.plane.store.put_settings(&change.into()).await.unwrap();
+        let settings_version = SettingsVersion::parse(&version);
+        harness.put(Record { settings_version, ..record.clone() }).await;
+        harness.sleep(3 * SECOND).await;
+        assert_eq!(harness.own().is_some(), kind == "machine", "{kind}");
+        assert_eq!(harness.is_ready(0).await, kind == "machine", "{kind}");
+    }
+}
+
+/// With a fresh heartbeat, provision would take the machine for ready.
+#[tokio::test]
+async fn a_heartbeat_waits_until_a_lost_registration_is_withdrawn() {
+    let (harness, _) = idle(MachineDefect::DiesAfter(20 * SECOND, 120 * SECOND)).await;
+    assert!(harness.is_ready(0).await);
+    harness.memory.store.fail("readiness of an agent");
+    harness.sleep(60 * SECOND).await;
+    assert!(harness.heartbeat_age().await > 30 * SECOND, "none since");
+    assert!(!harness.is_ready(0).await);
+    harness.memory.store.repair();
+    harness.sleep(20 * SECOND).await;
+    assert!(harness.heartbeat_age().await < 20 * SECOND);
+    let Some(Readiness::NotReady { .. }) = harness.readiness().await else {
+        panic!("its listener is dead");
+    };
+}
