@@ -772,6 +772,7 @@ locals {
               "protocol",
               "readiness",
               "readinessAt",
+              "readyClaimMs",
               "registrationMs",
               "signal",
               "signalAt",

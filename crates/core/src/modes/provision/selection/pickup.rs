@@ -329,35 +329,45 @@ impl<'a> Pickup<'a> {
         };
         if messages.is_empty() {
             inner.exhausted = true;
+            let Inner { second_choice, ready, unserved, .. } = inner;
+            self.look_for_ready(second_choice, ready, *unserved).await;
             return Ok(());
         }
         let mut dropped = Vec::new();
         for message in messages {
             self.sort(inner, message, &mut dropped);
         }
-        if self.prefers_ready && inner.suitable.len() > inner.unserved.max(1) {
-            self.look_for_ready(inner).await;
-        }
-        if !dropped.is_empty() {
-            let class = &self.requirements.class;
-            if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await
-            {
-                // The next provision that receives them deletes them.
-                tracing::warn!("void tickets not deleted: {error}");
-            }
-        }
+        let Inner { suitable, ready, unserved, .. } = inner;
+        join(self.look_for_ready(suitable, ready, *unserved), self.drop_void(&dropped)).await;
         Ok(())
     }
 
-    /// Looks which of the candidates are registered already, if there is a choice. Costs one read; without
-    /// its answer, none counts as ready.
-    async fn look_for_ready(&self, inner: &mut Inner) {
-        let unknown = inner
-            .suitable
-            .iter()
-            .map(|it| &it.idle)
-            .filter(|idle| !inner.ready.contains_key(idle.id()));
-        let unknown: Vec<Instance<Idle>> = unknown.cloned().collect();
+    async fn drop_void(&self, dropped: &[Receipt]) {
+        if dropped.is_empty() {
+            return;
+        }
+        let class = &self.requirements.class;
+        if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, dropped)).await {
+            // The next provision that receives them deletes them.
+            tracing::warn!("void tickets not deleted: {error}");
+        }
+    }
+
+    /// Looks which of the candidates are registered already, if machines of this pool register while they
+    /// are idle and there are more candidates than workers. Costs one read; without its answer, none counts
+    /// as ready.
+    async fn look_for_ready(
+        &self,
+        candidates: &[Candidate],
+        ready: &mut BTreeMap<InstanceId, bool>,
+        unserved: usize,
+    ) {
+        if !self.prefers_ready || candidates.len() <= unserved.max(1) {
+            return;
+        }
+        let unknown = candidates.iter().map(|it| &it.idle);
+        let unknown: Vec<&Instance<Idle>> =
+            unknown.filter(|idle| !ready.contains_key(idle.id())).collect();
         let ids: Vec<InstanceId> = unknown.iter().map(|idle| idle.id().clone()).collect();
         if ids.is_empty() {
             return;
@@ -366,7 +376,7 @@ impl<'a> Pickup<'a> {
         let now = self.plane.now();
         for (idle, status) in unknown.iter().zip(&found) {
             let is_ready = status.is_ready_in(idle.counts().generation, now);
-            inner.ready.insert(idle.id().clone(), is_ready);
+            ready.insert(idle.id().clone(), is_ready);
         }
     }
 
@@ -473,11 +483,15 @@ mod tests {
     use tokio::sync::OnceCell;
 
     use super::*;
+    use crate::model::heartbeat::Heartbeat;
     use crate::model::ids::RunId;
+    use crate::model::machine_label::MachineLabel;
+    use crate::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
     use crate::model::record::MachineSpec;
     use crate::model::requirements::TypePatterns;
     use crate::model::settings::Settings;
     use crate::modes::provision::Request;
+    use crate::ports::AgentStore;
     use crate::testkit;
 
     fn request() -> Request {
@@ -580,6 +594,75 @@ mod tests {
             order.push(pickup.next(&NEEDED).await.unwrap().unwrap().idle.id().to_string());
         }
         assert_eq!(order, ["i-2", "i-3", "i-1"]);
+    }
+
+    /// Nothing that is read before a claim tells which machines are ready, so each look is a round trip.
+    #[tokio::test]
+    async fn readiness_is_looked_up_where_there_is_a_choice_and_once() {
+        for (label, unsuitable, suitable, wanted, looks) in [
+            (RunnerLabel::Run, 1, 3, 1, None),
+            (RunnerLabel::Machine, 0, 3, 1, None),
+            (RunnerLabel::Machine, 0, 3, 3, None),
+            (RunnerLabel::Machine, 1, 3, 3, None),
+            (RunnerLabel::Machine, 1, 3, 1, Some(1)),
+            (RunnerLabel::Machine, 1, 30, 2, Some(1)),
+        ] {
+            let (plane, memory) = testkit::plane();
+            let request = request();
+            let mut attempt = attempt(&plane, &request);
+            attempt.settings.runner_label = label;
+            let tickets: Vec<Ticket> = (0..unsuitable + suitable)
+                .map(|n| {
+                    let mut ticket = ticket(&plane, &request);
+                    ticket.instance_id = InstanceId::new(format!("i-{n}")).unwrap();
+                    ticket.spec.cpu = if n < unsuitable { 1 } else { 2 };
+                    ticket
+                })
+                .collect();
+            plane.pool.send(&tickets, Duration::ZERO).await.unwrap();
+            let pickup = pickup(&attempt, wanted);
+            for _ in 0..wanted {
+                pickup.next(&NEEDED).await.unwrap().expect("there are enough");
+            }
+            let found = memory.store.calls().get("agent_status").copied();
+            assert_eq!(found, looks, "{label:?}, {unsuitable} and {suitable}, {wanted} wanted");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ready_machine_goes_before_one_that_expires_later() {
+        for second_choice in [false, true] {
+            let (plane, memory) = testkit::plane();
+            let mut request = request();
+            request.options.capacity_fallback = second_choice;
+            let mut attempt = attempt(&plane, &request);
+            attempt.settings.runner_label = RunnerLabel::Machine;
+            let usage = if second_choice { UsageClass::OnDemand } else { UsageClass::Spot };
+            let mut tickets =
+                [("i-1", 300), ("i-2", 900), ("i-3", 600), ("i-4", 900)].map(|(id, seconds)| {
+                    let mut ticket = ticket(&plane, &request);
+                    ticket.instance_id = InstanceId::new(id).unwrap();
+                    ticket.threshold = plane.now() + Duration::from_secs(seconds);
+                    ticket.spec.usage_class = usage;
+                    ticket
+                });
+            // With an unsuitable one before them, the others are received together.
+            tickets[0].spec.mem = 1;
+            plane.pool.send(&tickets, Duration::ZERO).await.unwrap();
+            let label = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
+            for (id, generation) in [("i-3", 1), ("i-4", 0)] {
+                let id = InstanceId::new(id).unwrap();
+                let registration = IdleRegistration { generation, label: label.clone(), number: 1 };
+                let readiness = Readiness::Ready(registration);
+                let note = ReadinessNote { readiness, at: plane.now() };
+                memory.store.note_readiness(&id, &note).await.unwrap();
+                let beat = Heartbeat::new(plane.now(), Duration::from_secs(5));
+                memory.store.beat(&id, &beat).await.unwrap();
+            }
+            let pickup = pickup(&attempt, 1);
+            let found = pickup.next(&NEEDED).await.unwrap().unwrap();
+            assert_eq!(found.idle.id().as_str(), "i-3", "i-4 was ready in an earlier idle state");
+        }
     }
 
     #[tokio::test]
