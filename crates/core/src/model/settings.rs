@@ -114,7 +114,8 @@ input_struct! {
             "runner-label",
             "LABEL",
             "Label that runners register with: run, the id of the run that has claimed the machine, or \
-             machine, a label of the machine's own, under which it is online while it is idle",
+             machine, a label of the machine's own, under which it is online while it is idle, for about \
+             90 MB of memory",
         )
         .or("run")
         .in_file("jobs", FileForm::Text);

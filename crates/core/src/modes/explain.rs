@@ -19,6 +19,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
+use crate::model::machine_label::RunnerLabel;
 use crate::model::record::{EventRow, Record, Unreadable};
 use crate::model::settings::Settings;
 use crate::model::signal::AgentStatus;
@@ -56,6 +57,8 @@ pub struct MachineStory {
     pub status: AgentStatus,
     /// Its events, oldest first, with the gaps between them.
     pub life: Vec<Step>,
+    /// Whether machines of the pool register before a run claims them.
+    pub registers_idle: bool,
     /// How long after its threshold the machine terminates itself.
     pub grace: Duration,
 }
@@ -128,6 +131,7 @@ async fn machine(
         status: status?.pop().unwrap_or_default(),
         life,
         record,
+        registers_idle: settings.runner_label == RunnerLabel::Machine,
         grace: settings.times.self_termination_grace,
         id,
     })
@@ -161,7 +165,7 @@ async fn run(
     let is_partial = events.is_partial;
     let rows = events.rows.into_iter().filter(|row| !others.contains(&row.instance)).collect();
     let machines = machines(plane, &label.run, rows, owned, &others).await?;
-    let typical = Typical::of(&recent?, &label.run, settings.registration_p95);
+    let typical = Typical::of(&recent?, &label.run, settings);
     let now = plane.now();
     Ok(RunStory { label, now, demands, calls, machines, open_launches, is_partial, typical })
 }

@@ -115,6 +115,7 @@ fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
         unreadable: None,
         status: AgentStatus { readiness: None, heartbeat, report: Some(report) },
         life,
+        registers_idle: false,
         grace: Duration::from_secs(60),
     }
 }

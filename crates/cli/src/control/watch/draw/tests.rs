@@ -95,6 +95,7 @@ fn with_a_story() -> View {
         unreadable: None,
         status: selected.status,
         life: vec![Step::Event { event, before: None }, Step::Gap(gap)],
+        registers_idle: false,
         grace: Duration::from_secs(60),
     };
     view.tell(&wanted, Ok(ExplainReport::of(Story::Machine(Box::new(story)))));
