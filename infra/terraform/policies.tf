@@ -773,6 +773,7 @@ locals {
               "protocol",
               "readiness",
               "readinessAt",
+              "readyClaimMs",
               "registrationMs",
               "signal",
               "signalAt",

@@ -130,6 +130,7 @@ impl Agent {
         let takes_jobs = || refusal().map_or(Ok(()), Err);
         // Checked twice, because a notice may arrive during the registration, or the threshold pass.
         let was_ready = own.as_ref().is_some_and(|own| own.was_ready);
+        let is_to_register = own.as_ref().is_none_or(OwnRunner::is_to_register);
         let registration = async {
             match &mut own {
                 None => self.runner.register(label).await,
@@ -145,8 +146,11 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
-                if !was_ready {
-                    memory.set_registration(self.clock.steady().saturating_sub(begun));
+                let took = self.clock.steady().saturating_sub(begun);
+                if was_ready {
+                    memory.set_ready_claim(took);
+                } else if is_to_register {
+                    memory.set_registration(took);
                 }
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 let lifetime = async {

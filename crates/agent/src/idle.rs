@@ -32,6 +32,13 @@ pub(crate) struct OwnRunner<'a> {
     pub(crate) was_ready: bool,
 }
 
+impl OwnRunner<'_> {
+    /// Whether the machine registers for its run from the beginning.
+    pub(crate) fn is_to_register(&self) -> bool {
+        !self.was_ready && self.under_way.is_none()
+    }
+}
+
 /// What an agent of an idle machine sees.
 enum Seen {
     /// A run owns the machine. With the generation that it has claimed.
@@ -76,6 +83,8 @@ struct Idle<'a> {
     generation: u32,
     phase: Phase<'a>,
     restarts: Restarts,
+    /// When the present attempt to register began, in steady time.
+    began: Duration,
     /// Whether the runner may be registered.
     may_be_listed: bool,
 }
@@ -166,6 +175,7 @@ impl Agent {
             generation,
             phase: Phase::Resting(Box::pin(async {})),
             restarts: Restarts::default(),
+            began: Duration::ZERO,
             may_be_listed: false,
         }
     }
@@ -199,10 +209,12 @@ impl Agent {
         match event {
             Event::Rested => {
                 idle.may_be_listed = true;
+                idle.began = self.clock.steady();
                 let label = idle.label.clone();
                 Phase::Registering(Box::pin(async move { self.runner.listen_as(&label).await }))
             }
             Event::Registered(Ok(number)) => {
+                memory.set_registration(self.clock.steady().saturating_sub(idle.began));
                 let (generation, label) = (idle.generation, idle.label.clone());
                 tracing::info!(%label, number, "registered while idle");
                 memory.set_readiness(Readiness::Ready(IdleRegistration {

@@ -230,6 +230,7 @@ impl Agent {
     async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
         let heartbeat = Heartbeat {
             registration: memory.registration(),
+            ready_claim: memory.ready_claim(),
             busy: self.runner.is_busy(),
             interrupted: memory.interruption().is_some(),
             ..Heartbeat::new(self.clock.now(), period)

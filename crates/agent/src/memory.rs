@@ -39,6 +39,7 @@ struct Inner {
     interruption: Option<String>,
     is_preserved: bool,
     registration: Option<Duration>,
+    ready_claim: Option<Duration>,
     last_report_at: Timestamp,
     idle_generation: Option<u32>,
     exclusive_use: ExclusiveUse,
@@ -86,6 +87,7 @@ impl Memory {
             interruption: None,
             is_preserved: false,
             registration: None,
+            ready_claim: None,
             last_report_at: Timestamp::from_millis(0),
             idle_generation: None,
             exclusive_use: ExclusiveUse::default(),
@@ -346,6 +348,16 @@ impl Memory {
     /// How long the last registration took; `None` before the first.
     pub(crate) fn registration(&self) -> Option<Duration> {
         self.inner().registration
+    }
+
+    /// Remembers how long it took to serve a run that found the machine registered.
+    pub(crate) fn set_ready_claim(&self, took: Duration) {
+        self.inner().ready_claim = Some(took);
+    }
+
+    /// How long that took last; `None` before the first such run.
+    pub(crate) fn ready_claim(&self) -> Option<Duration> {
+        self.inner().ready_claim
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

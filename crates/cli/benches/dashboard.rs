@@ -123,7 +123,8 @@ fn fill(file: &mut Connection) {
         let row = "INSERT INTO instances VALUES (?,?,?,?,'large','c6i.large','on-demand',2,4096,\
                    ?,?,'','',0,0,0,'','','')";
         writes.execute(row, params![id(machine), state, run, later, now, now]).unwrap();
-        let beat = "INSERT INTO heartbeats VALUES (?,?,3600000,1,NULL,0,0)";
+        let beat = "INSERT INTO heartbeats (id, at, period_ms, protocol, busy, interrupted)
+            VALUES (?,?,3600000,1,0,0)";
         writes.execute(beat, params![id(machine), now]).unwrap();
     }
     writes.commit().unwrap();

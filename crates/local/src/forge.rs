@@ -31,11 +31,10 @@ impl LocalForge {
         LocalForge { db, clock }
     }
 
-    /// The jobs that wait for a runner, by label of their run. Unlike [`open_runs`](Forge::open_runs), it changes
+    /// The jobs that wait for a runner, by their run. Unlike [`open_runs`](Forge::open_runs), it changes
     /// nothing.
-    pub async fn waiting(&self) -> PortResult<BTreeMap<Label, u32>> {
-        let runs = self.db.call(|connection| waiting_jobs(connection)).await?;
-        Ok(runs.into_values().flat_map(|waiting| waiting.labels).collect())
+    pub async fn waiting(&self) -> PortResult<BTreeMap<RunId, WaitingJobs>> {
+        self.db.call(|connection| waiting_jobs(connection)).await
     }
 
     /// Queues a command for a run. If the calling process exits before a runner takes the job, the job

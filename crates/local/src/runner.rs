@@ -214,8 +214,10 @@ impl LocalRunner {
 
     /// Runs a job to completion and stores its output and exit code.
     async fn run_job(&self, run: &RunId, job: &TakenJob) -> PortResult<()> {
-        let is_foreign = self.state().own_label.is_some() && job.run.as_ref() != Some(run);
-        if is_foreign {
+        let own_label = self.state().own_label.clone();
+        // A job that names the label of the run is the run's.
+        let names_machine = own_label.is_some_and(|own| own.as_str() == job.label);
+        if names_machine && job.run.as_ref() != Some(run) {
             return self.refuse(run, job).await;
         }
         tracing::info!(job = %job.id, %run, "job taken");

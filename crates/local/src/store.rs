@@ -509,8 +509,8 @@ impl AgentStore for LocalStore {
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         const SQL: &str = "INSERT OR REPLACE INTO heartbeats
-            (id, at, period_ms, protocol, registration_ms, busy, interrupted)
-            VALUES (?,?,?,?,?,?,?)";
+            (id, at, period_ms, protocol, registration_ms, ready_claim_ms, busy, interrupted)
+            VALUES (?,?,?,?,?,?,?,?)";
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         let beat = (
             id.to_string(),
@@ -518,6 +518,7 @@ impl AgentStore for LocalStore {
             millis(heartbeat.period),
             heartbeat.protocol,
             heartbeat.registration.map(millis),
+            heartbeat.ready_claim.map(millis),
             heartbeat.busy,
             heartbeat.interrupted,
         );

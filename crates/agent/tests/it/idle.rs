@@ -186,6 +186,32 @@ async fn a_cold_machine_registers_for_its_run() {
     assert!(!harness.is_ready(0).await, "it is not idle");
 }
 
+/// Provision waits for another machine by the time that each way usually takes.
+#[tokio::test]
+async fn the_time_of_each_way_is_told() {
+    let slow = MachineDefect::RegistersAfter(10 * SECOND);
+    let (harness, record) = idle(slow).await;
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.sleep(30 * SECOND).await;
+    let beat = harness.status().await.heartbeat.unwrap();
+    assert_eq!(
+        (beat.registration, beat.ready_claim),
+        (None, None),
+        "half of it came before the claim"
+    );
+    harness.put(idle_in(&record, 1)).await;
+    harness.sleep(30 * SECOND).await;
+    let beat = harness.status().await.heartbeat.unwrap();
+    let span = beat.registration.expect("it has registered while it was idle");
+    assert!((10 * SECOND..11 * SECOND).contains(&span), "{span:?}");
+    assert_eq!(beat.ready_claim, None);
+    harness.put(claimed(&idle_in(&record, 1), "2", RequestedLabel::OfMachine)).await;
+    harness.sleep(30 * SECOND).await;
+    let beat = harness.status().await.heartbeat.unwrap();
+    assert!(beat.ready_claim.expect("it was ready") < SECOND);
+    assert_eq!(beat.registration, Some(span), "it did not register for this run");
+}
+
 /// The runner is removed by hand while no run owns the machine.
 #[tokio::test]
 async fn a_lost_registration_is_withdrawn_and_repaired() {

@@ -60,6 +60,8 @@ pub(super) fn heartbeat(beat: &Heartbeat) -> Vec<(&'static str, AttributeValue)>
     ];
     let registration = beat.registration.map(|took| ("registrationMs", number(took.as_millis())));
     attributes.extend(registration);
+    let ready_claim = beat.ready_claim.map(|took| ("readyClaimMs", number(took.as_millis())));
+    attributes.extend(ready_claim);
     // A machine that was interrupted stays so.
     attributes.extend(beat.interrupted.then_some(("interrupted", AttributeValue::Bool(true))));
     attributes

@@ -137,6 +137,7 @@ fn heartbeat(item: &Item) -> Option<Heartbeat> {
         period: Duration::from_millis(whole("heartbeatPeriodMs")?),
         protocol: whole("protocol")?.try_into().ok()?,
         registration: whole("registrationMs").map(Duration::from_millis),
+        ready_claim: whole("readyClaimMs").map(Duration::from_millis),
         busy: item.get("busy")?.as_bool().copied().ok()?,
         interrupted: item.get("interrupted").is_some_and(|it| it.as_bool() == Ok(&true)),
     })

@@ -144,7 +144,8 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
 }
 
 /// The words of the marks, which are all shown, so that one that disappears is 0 and not stale.
-const MARKS: [[&str; 1]; 5] = [["silent"], ["failed"], ["overdue"], ["retiring"], ["preserved"]];
+const MARKS: [[&str; 1]; 6] =
+    [["silent"], ["failed"], ["overdue"], ["unready"], ["retiring"], ["preserved"]];
 
 fn refreshed(text: &mut Exposition, outcome: &refresh::Outcome) {
     let terminated = [

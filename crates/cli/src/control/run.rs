@@ -1,11 +1,15 @@
 //! `ondeck run`: a job for a run on the local forge, its output as it comes, its exit code.
 
+use std::fmt;
 use std::future::Future;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{PortResult, Progress, Store};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_local::{JobId, JobState, Stream};
@@ -54,6 +58,7 @@ async fn follow_to_end(
     watcher: &ProgressDisplay,
 ) -> Result<u8, NotFollowed> {
     let run = run_id(&common.given)?;
+    let wanted = Wanted::of(&run, common.given.text(&rows::LABEL))?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
     let local = LocalFiles::open(common)?;
@@ -62,11 +67,14 @@ async fn follow_to_end(
         // is made by refresh.
         Store::settings(&local.store).await?;
     }
-    let job = local.forge.queue(&run, job).await?;
+    let job = match &wanted {
+        Wanted::OfRun(label) => local.forge.queue(label, job).await?,
+        Wanted::OfMachine(label) => local.forge.queue_for_machine(&run, label, job).await?,
+    };
     let seconds = common.given.text_or_default(&rows::QUEUE_TIMEOUT);
     let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or_default();
     let patience = Duration::from_secs(seconds);
-    let follow = Follow { local: &local, watcher, run: &run, job, patience };
+    let follow = Follow { local: &local, watcher, run: &run, wanted, job, patience };
     match stop.unless_raised(follow.to_end()).await {
         Ok(Ok(code)) => {
             if let Err(error) = local.forge.erase_if_released(job).await {
@@ -90,10 +98,46 @@ async fn follow_to_end(
     }
 }
 
+/// What the job names as `runs-on`.
+#[derive(Debug)]
+enum Wanted {
+    /// The label of the run, as an id: any machine with it takes the job.
+    OfRun(RunId),
+    OfMachine(MachineLabel),
+}
+
+impl Wanted {
+    /// Fails if the label can be none of the run's.
+    fn of(run: &RunId, label: Option<&str>) -> Result<Wanted, Failure> {
+        let Some(text) = label.filter(|text| !text.is_empty()) else {
+            return Ok(Wanted::OfRun(run.clone()));
+        };
+        if let Ok(own) = MachineLabel::new(text) {
+            return Ok(Wanted::OfMachine(own));
+        }
+        let of_run = Label::of_run(run, text).and_then(|label| RunId::new(label.to_string()).ok());
+        of_run.map(Wanted::OfRun).ok_or_else(|| {
+            let message =
+                format!("label is neither of a machine nor of run {run}: {}", quoted(text));
+            Failure::invalid(message).hint("use a label that ondeck provision has printed")
+        })
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::OfRun(label) => label.fmt(f),
+            Wanted::OfMachine(label) => label.fmt(f),
+        }
+    }
+}
+
 struct Follow<'a> {
     local: &'a LocalFiles,
     watcher: &'a ProgressDisplay,
     run: &'a RunId,
+    wanted: Wanted,
     job: JobId,
     patience: Duration,
 }
@@ -131,7 +175,7 @@ impl Follow<'_> {
     }
 
     fn not_taken(&self) -> Failure {
-        let message = format!("no machine took the job in time, label: {}", self.run);
+        let message = format!("no machine took the job in time, label: {}", self.wanted);
         Failure::new(FailureKind::NoCapacity, message)
             .hint(format!("ondeck provision --run-id {} gives the run machines", self.run))
     }

@@ -196,6 +196,13 @@ pub(crate) const QUEUE_TIMEOUT: Input = Input::call(
 )
 .or("300")
 .checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const LABEL: Input = Input::call(
+    "label",
+    "LABEL",
+    "What the job names as runs-on: a label that provision has printed",
+    &[Mode::Run],
+)
+.or_described("any machine of the run");
 pub(crate) const ALL: Input = Input::switch(
     "all",
     "All machines: for status and watch also terminated ones, otherwise every one of the pool",
@@ -377,6 +384,7 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             DRY_RUN,
             CLEAR,
             QUEUE_TIMEOUT,
+            LABEL,
             ALL,
             CLASS,
             USAGE,

@@ -23,6 +23,7 @@ fn each_finding_is_planted_somewhere() {
         include_str!("doctor.rs"),
         include_str!("aws/doctor.rs"),
         include_str!("github/doctor.rs"),
+        include_str!("machine_labels.rs"),
     ]
     .concat();
     let left = FindingKind::ALL.iter().map(|kind| kind.as_str());

@@ -262,7 +262,8 @@ fn the_help_of_refresh() {
                                           none, or rerun, once the run has completed [default: none]
           --runner-label <LABEL>          Label that runners register with: run, the id of the run that
                                           has claimed the machine, or machine, a label of the machine's
-                                          own, under which it is online while it is idle [default: run]
+                                          own, under which it is online while it is idle, for about 90
+                                          MB of memory [default: run]
           --reset <NAMES>                 Stored settings to return to their defaults, by name; all for
                                           every setting that this call does not give
           --metrics-file <FILE>           File to write the metrics of this call to, in the text format
@@ -615,6 +616,8 @@ fn the_help_of_the_other_commands() {
                                      GITHUB_RUN_ID]
           --queue-timeout-sec <SEC>  How long the job may wait for a machine of its run before it is
                                      withdrawn [default: 300]
+          --label <LABEL>            What the job names as runs-on: a label that provision has printed
+                                     [default: any machine of the run]
       -h, --help                     Print help
 
     (options of every command)

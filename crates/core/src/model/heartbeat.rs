@@ -55,8 +55,11 @@ pub struct Heartbeat {
     pub period: Duration,
     /// The [`PROTOCOL`] of the agent.
     pub protocol: u32,
-    /// How long the machine's last registration took, from seeing the run to being registered.
+    /// How long the machine's last registration took, from its begin to being registered.
     pub registration: Option<Duration>,
+    /// How long the machine took to let in the jobs of the last run that found it registered, from seeing
+    /// the run.
+    pub ready_claim: Option<Duration>,
     /// Whether the runner has a job.
     pub busy: bool,
     /// Whether the provider has announced that it will take the machine away.
@@ -66,8 +69,8 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// A heartbeat of an agent of this version that has registered no runner yet.
     pub fn new(at: Timestamp, period: Duration) -> Heartbeat {
-        let (registration, busy, interrupted) = (None, false, false);
-        Heartbeat { at, period, protocol: PROTOCOL, registration, busy, interrupted }
+        let (registration, ready_claim, busy, interrupted) = (None, None, false, false);
+        Heartbeat { at, period, protocol: PROTOCOL, registration, ready_claim, busy, interrupted }
     }
 
     pub fn compatibility(&self) -> Compatibility {

@@ -1,11 +1,20 @@
 //! What the agent of an idle machine says about its registration, in a pool whose machines register
 //! while they are idle.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::excerpt::one_line;
 use crate::model::machine_label::MachineLabel;
 use crate::model::timestamp::Timestamp;
+
+/// A machine that has just become idle is not ready for some seconds. One that is not after this is worth a
+/// word.
+pub const USUALLY_READY: Duration = Duration::from_secs(60);
+
+/// Why a machine is not ready whose agent has said nothing about its idle state.
+pub const NOTHING_SAID: &str = "its agent has not said that it is registered";
 
 /// What an agent wrote last about the registration of its machine. A store keeps the latest one of each
 /// machine, beside heartbeat and signal.
@@ -39,6 +48,16 @@ pub struct IdleRegistration {
     pub label: MachineLabel,
     /// Which registration of this machine it is. A later one has a higher number.
     pub number: u32,
+}
+
+/// What a machine does when a run has claimed it, until it lets the run's jobs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimWay {
+    /// It registers its runner.
+    Registers,
+    /// It is registered already.
+    Ready,
 }
 
 impl Readiness {

@@ -114,7 +114,8 @@ input_struct! {
             "runner-label",
             "LABEL",
             "Label that runners register with: run, the id of the run that has claimed the machine, or \
-             machine, a label of the machine's own, under which it is online while it is idle",
+             machine, a label of the machine's own, under which it is online while it is idle, for about \
+             90 MB of memory",
         )
         .or("run")
         .in_file("jobs", FileForm::Text);
@@ -136,6 +137,9 @@ input_struct! {
         /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
         /// it has seen too few.
         registration_p95: Option<Duration>;
+        /// How long 95 of 100 machines that were registered while they were idle took at most to serve the
+        /// run that claimed them; `None` while refresh has seen too few.
+        ready_p95: Option<Duration>;
         /// The machines that were taken away from runs whose jobs may have to be re-run.
         interrupted: BTreeMap<InstanceId, Interruption>;
         /// Where the last refresh stopped asking the forge about runs.
@@ -251,6 +255,8 @@ pub(crate) const CEILING_SINCE: &str = "ceiling-since";
 pub(crate) const SPEND_SINCE: &str = "spend-since";
 /// The name under which refresh records how long registrations take. Not an input.
 pub const REGISTRATION_P95: &str = "registration-p95-ms";
+/// The name under which refresh records how long the claim of a registered machine takes. Not an input.
+pub(crate) const READY_P95: &str = "ready-claim-p95-ms";
 
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";
@@ -309,13 +315,14 @@ impl Interruption {
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 13] = [
+const UNVERSIONED: [&str; 14] = [
     VERSION,
     MINTED,
     SET_UP_BY,
     CHECKED,
     INDEX_SHARDS,
     REGISTRATION_P95,
+    READY_P95,
     CEILING_SINCE,
     SPEND_SINCE,
     RUNS_MARKER,
@@ -402,6 +409,9 @@ impl Settings {
                 CEILING_SINCE => settings.ceiling_since = Timestamp::parse(value).ok(),
                 REGISTRATION_P95 => {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
+                }
+                READY_P95 => {
+                    settings.ready_p95 = value.parse().ok().map(Duration::from_millis);
                 }
                 RUNS_MARKER => settings.runs_marker = RunsMarker::parse(value),
                 // A time that cannot be read closes the pool as well.

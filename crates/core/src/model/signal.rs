@@ -7,7 +7,8 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::machine_label::{MachineLabel, RequestedLabel};
-use crate::model::readiness::ReadinessNote;
+use crate::model::readiness::{NOTHING_SAID, Readiness, ReadinessNote};
+use crate::model::record::Record;
 use crate::model::timestamp::Timestamp;
 
 /// The signals that an agent can send.
@@ -210,6 +211,34 @@ impl AgentStatus {
     pub fn is_ready_in(&self, generation: u32, now: Timestamp) -> bool {
         let registration = self.readiness.as_ref().and_then(|it| it.registration(generation));
         registration.is_some() && self.pulse(now) == Pulse::Healthy
+    }
+
+    /// The label of its own that the machine serves its run under, or is about to, as far as it is known.
+    pub fn machine_label(&self, record: &Record) -> Option<MachineLabel> {
+        match &record.requested {
+            RequestedLabel::OfRun => None,
+            RequestedLabel::Named(label) => Some(label.clone()),
+            RequestedLabel::OfMachine => {
+                let report = self.report.as_ref().filter(|report| report.run == record.run);
+                report.and_then(|report| report.machine_label.clone())
+            }
+        }
+    }
+
+    /// Since when and why the idle machine cannot serve a run without registering, if its record is in this
+    /// generation since `updated`; `None` if it can, or if it is not known to be alive.
+    pub fn why_not_ready(
+        &self,
+        (generation, updated): (u32, Timestamp),
+        now: Timestamp,
+    ) -> Option<(Timestamp, &str)> {
+        if self.pulse(now) != Pulse::Healthy || self.is_ready_in(generation, now) {
+            return None;
+        }
+        match self.readiness.as_ref().map(|note| &note.readiness) {
+            Some(Readiness::NotReady { since, why }) => Some((*since, why)),
+            Some(Readiness::Ready(_)) | None => Some((updated, NOTHING_SAID)),
+        }
     }
 
     /// Judges the heartbeat by the period that it announces.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::excerpt::one_line;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::label::{Label, LabelSuffix};
+use crate::model::readiness::ClaimWay;
 use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::ProvisionOptions;
@@ -136,8 +137,11 @@ pub enum CandidateOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HedgeNote {
-    /// The machine that was slow to register.
+    /// The machine that was slow to register, or to answer.
     pub machine: InstanceId,
+    /// Whether it was registered when it was claimed, in a pool where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<ClaimWay>,
     pub after_ms: u64,
 }
 
@@ -197,6 +201,9 @@ pub struct MachineNote {
     pub machine: InstanceId,
     /// `warm`, `cold` or `adopted`.
     pub source: String,
+    /// Of a warm one, whether it was registered when it was claimed, in a pool where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<ClaimWay>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_ms: Option<u64>,
     pub owned_ms: u64,
@@ -306,6 +313,7 @@ mod tests {
         let (after_ms, took_ms, why) = (u64::MAX, u64::MAX, short(&"\u{1F980}".repeat(9_999)));
         let winner = Some(RunId::new("w".repeat(128)).unwrap());
         let outcome = CandidateOutcome::LostToHedge;
+        let way = Some(ClaimWay::Registers);
         let each = |n| CandidateNote {
             machine: id(n),
             outcome,
@@ -325,6 +333,7 @@ mod tests {
         let machine = |n| MachineNote {
             machine: id(n),
             source: "adopted".to_owned(),
+            way,
             found_ms: Some(after_ms),
             owned_ms: after_ms,
             registered_ms: Some(after_ms),
@@ -338,7 +347,9 @@ mod tests {
             asked: ProvisionOptions::default(),
             search: SearchCounts::default(),
             candidates: (0..LONGEST_LIST).map(each).collect(),
-            hedges: (0..LONGEST_LIST).map(|n| HedgeNote { machine: id(n), after_ms }).collect(),
+            hedges: (0..LONGEST_LIST)
+                .map(|n| HedgeNote { machine: id(n), way, after_ms })
+                .collect(),
             launches: (0..LONGEST_LIST).map(launch).collect(),
             waits: (0..LONGEST_LIST)
                 .map(|_| WaitNote { cause: WaitCause::Room, why: why.clone(), after_ms, took_ms })

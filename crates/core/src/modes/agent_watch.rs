@@ -105,6 +105,7 @@ mod tests {
                 period: Duration::from_secs(5),
                 protocol: PROTOCOL,
                 registration: None,
+                ready_claim: None,
                 busy: false,
                 interrupted: false,
             }),

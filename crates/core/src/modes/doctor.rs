@@ -16,15 +16,19 @@ use std::fmt;
 use self::facts::{Caller, Facts, ForgeFacts, Software, Told};
 pub use self::finding::{Area, Finding, FindingKind, Findings, Severity, Unchecked};
 use self::machines::{Compared, told};
-use crate::model::ids::{InstanceId, ResourceClass};
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::Label;
+use crate::model::machine_label::MachineLabel;
 use crate::model::record::Record;
 use crate::model::settings::{Settings, is_set_up};
+use crate::model::signal::AgentStatus;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::modes::status::judgement::{Judgement, judge};
 use crate::modes::status::{Asked, Reading};
-use crate::ports::{Diagnosis, Forge, PortError, PortResult, RecordScope, RequestBudget};
+use crate::ports::{
+    Diagnosis, Forge, PortError, PortResult, RecordScope, RequestBudget, WaitingJobs,
+};
 
 /// How many requests about runs one examination sends to the forge.
 const FORGE_REQUESTS: u32 = 60;
@@ -135,9 +139,23 @@ struct Patient<'a> {
 }
 
 /// The live machines, by their records.
+#[derive(Debug, Default)]
 struct Known {
     ids: BTreeSet<String>,
-    labels: BTreeSet<crate::model::label::Label>,
+    /// The labels of runs that they serve.
+    labels: BTreeSet<Label>,
+    /// The labels of their own that they serve a run under.
+    machine_labels: BTreeSet<MachineLabel>,
+}
+
+impl Known {
+    fn add<'a>(&mut self, machines: impl Iterator<Item = (&'a Record, &'a AgentStatus)>) {
+        for (record, status) in machines {
+            self.ids.insert(record.id.to_string());
+            self.labels.extend(record.label());
+            self.machine_labels.extend(status.machine_label(record));
+        }
+    }
 }
 
 impl Patient<'_> {
@@ -154,11 +172,8 @@ impl Patient<'_> {
         };
         let compared = self.compared(facts, &judgement, into).await;
         machines::judge(&judgement, &compared, into);
-        let records = judgement.machines.iter().map(|it| &it.record);
-        let known = Known {
-            ids: records.clone().map(|it| it.id.to_string()).collect(),
-            labels: records.filter_map(Record::label).collect(),
-        };
+        let mut known = Known::default();
+        known.add(judgement.machines.iter().map(|it| (&it.record, &it.status)));
         self.examine_forge(facts, forge, known, &judgement, into).await;
     }
 
@@ -270,24 +285,23 @@ impl Patient<'_> {
             Err(error) => return into.skip(Area::Forge, "waiting jobs", &error.to_string()),
         };
         known.ids.extend(judgement.unreadable.iter().map(|row| row.id.clone()));
-        let known = (&known.ids, &known.labels);
-        machines::judge_forge(forge, known, &demands, self.now, into);
+        machines::judge_forge(forge, &known, &demands, self.now, into);
     }
 
     /// What these runs have asked for. Their machines are read again: they may be newer than the list.
     async fn demands_of(
         &self,
-        waiting: &BTreeMap<Label, u32>,
+        waiting: &BTreeMap<RunId, WaitingJobs>,
         known: &mut Known,
     ) -> PortResult<Vec<crate::model::demand::Demand>> {
-        let runs: BTreeSet<_> = waiting.keys().map(|label| label.run.clone()).collect();
         let store = &self.plane.store;
-        for run in &runs {
+        // A machine whose label its record does not name yet is of a run that has just asked for it.
+        let unread = AgentStatus::default();
+        for run in waiting.keys() {
             let of_run = self.plane.retried(|| store.of_run(run)).await?;
-            known.ids.extend(of_run.records.iter().map(|record| record.id.to_string()));
-            known.labels.extend(of_run.records.iter().filter_map(Record::label));
+            known.add(of_run.records.iter().map(|record| (record, &unread)));
         }
-        let runs: Vec<_> = runs.into_iter().collect();
+        let runs: Vec<_> = waiting.keys().cloned().collect();
         self.plane.retried(|| store.demands(&runs)).await
     }
 
@@ -312,16 +326,18 @@ impl Patient<'_> {
     }
 
     /// The waiting jobs of all open runs, as far as the budget suffices.
-    async fn waiting(&self, forge: &dyn Forge) -> PortResult<BTreeMap<Label, u32>> {
+    async fn waiting(&self, forge: &dyn Forge) -> PortResult<BTreeMap<RunId, WaitingJobs>> {
         let budget = RequestBudget::new(FORGE_REQUESTS);
         let open = self.plane.retried(|| forge.open_runs(0, &budget)).await?;
-        let mut all: BTreeMap<_, u32> = BTreeMap::new();
+        let mut all = BTreeMap::new();
         for run in open.runs {
             let waiting = match run.waiting {
                 Some(waiting) => waiting,
                 None => self.plane.retried(|| forge.waiting_jobs(&run.run, &budget)).await?,
             };
-            all.extend(waiting.labels);
+            if !waiting.is_empty() {
+                all.insert(run.run, waiting);
+            }
         }
         Ok(all)
     }

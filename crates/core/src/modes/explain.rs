@@ -21,6 +21,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
+use crate::model::machine_label::RunnerLabel;
 use crate::model::record::{EventRow, Record, Unreadable};
 use crate::model::settings::Settings;
 use crate::model::signal::AgentStatus;
@@ -60,6 +61,8 @@ pub struct MachineStory {
     pub life: Vec<Step>,
     /// When its agent saw that the last run had claimed it; `None` if the records do not tell.
     pub sight: Option<Sight>,
+    /// Whether machines of the pool register before a run claims them.
+    pub registers_idle: bool,
     /// How long after its threshold the machine terminates itself.
     pub grace: Duration,
 }
@@ -138,6 +141,7 @@ async fn machine(
         status,
         life,
         record,
+        registers_idle: settings.runner_label == RunnerLabel::Machine,
         grace: settings.times.self_termination_grace,
         id,
     })
@@ -171,7 +175,7 @@ async fn run(
     let is_partial = events.is_partial;
     let rows = events.rows.into_iter().filter(|row| !others.contains(&row.instance)).collect();
     let machines = machines(plane, &label.run, rows, owned, &others).await?;
-    let typical = Typical::of(&recent?, &label.run, settings.registration_p95);
+    let typical = Typical::of(&recent?, &label.run, settings);
     let now = plane.now();
     Ok(RunStory { label, now, demands, calls, machines, open_launches, is_partial, typical })
 }

@@ -114,6 +114,7 @@ pub(crate) struct TakenJob {
     pub(crate) argv: Vec<String>,
     /// The run that it is of; `None` if that is its label.
     pub(crate) run: Option<RunId>,
+    pub(crate) label: String,
 }
 
 /// The answer to a runner that asks for a job.
@@ -152,13 +153,21 @@ pub(crate) fn chunk(row: &Row<'_>) -> rusqlite::Result<Chunk> {
     })
 }
 
+/// The label of the run that a runner's machine belongs to, if the runner is registered with a label of the
+/// machine: what precedes that in its record. Jobs for any machine of the run name it.
+const LABEL_OF_RUN: &str =
+    "(SELECT substr(instances.label, 1, max(instr(instances.label, ' ') - 1, 0))
+    FROM instances WHERE instances.id = runners.instance)";
+
 /// Whether [`take`] would return anything but [`NextJob::None`]. It only reads, because runners poll
 /// often and writers block each other.
 pub(crate) fn may_have_job(connection: &Connection, runner: &str) -> rusqlite::Result<bool> {
-    const SQL: &str = "SELECT NOT EXISTS (SELECT 1 FROM runners WHERE name = ?1)
-        OR EXISTS (SELECT 1 FROM jobs JOIN runners ON jobs.label = runners.label
-            WHERE runners.name = ?1 AND jobs.state = 'queued')";
-    connection.prepare_cached(SQL)?.query_row([runner], |row| row.get(0))
+    let sql = format!(
+        "SELECT NOT EXISTS (SELECT 1 FROM runners WHERE name = ?1)
+        OR EXISTS (SELECT 1 FROM jobs JOIN runners ON jobs.label IN (runners.label, {LABEL_OF_RUN})
+            WHERE runners.name = ?1 AND jobs.state = 'queued')"
+    );
+    connection.prepare_cached(&sql)?.query_row([runner], |row| row.get(0))
 }
 
 /// Returns the queued jobs whose callers are gone. A job without a recorded caller is never among
@@ -208,20 +217,24 @@ pub(crate) fn take(
         return Ok(NextJob::RunnerRemoved);
     };
     cancel_abandoned(transaction, &now.to_string())?;
-    const TAKE: &str = "UPDATE jobs
+    let take = format!(
+        "UPDATE jobs
         SET state = 'running', runner = ?1, instance = ?2, started_at = ?4
-        WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)
+        WHERE id = (SELECT jobs.id FROM jobs JOIN runners ON runners.name = ?1
+            WHERE state = 'queued' AND jobs.label IN (?3, {LABEL_OF_RUN}) ORDER BY jobs.id LIMIT 1)
         AND NOT EXISTS (SELECT 1 FROM instances
             WHERE instances.id = ?2 AND (threshold <= ?4 OR instances.state = 'terminated'))
-        RETURNING id, argv, run";
+        RETURNING id, argv, run, label"
+    );
     let taken = transaction
-        .prepare_cached(TAKE)?
+        .prepare_cached(&take)?
         .query_row((runner, instance, label, now.to_string()), |row| {
             let json = |error| column::invalid(row, "argv", error);
             Ok(TakenJob {
                 id: JobId(row.get(0)?),
                 argv: serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(json)?,
                 run: column::optional(row, "run", str::parse)?,
+                label: row.get("label")?,
             })
         })
         .optional()?;

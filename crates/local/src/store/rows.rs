@@ -109,7 +109,7 @@ pub(crate) fn agent_status(
 ) -> rusqlite::Result<Vec<AgentStatus>> {
     const SQL: &str = "SELECT s.signal, s.run, s.detail, s.at,
             h.at, h.period_ms, h.protocol, h.registration_ms, h.busy, s.generation, s.label,
-            h.interrupted, r.body, r.at
+            h.interrupted, r.body, r.at, h.ready_claim_ms
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
          LEFT JOIN signals AS s ON s.id = wanted.value
@@ -134,6 +134,7 @@ fn heartbeat(row: &rusqlite::Row<'_>) -> Option<Heartbeat> {
         period: millis(5)?,
         protocol: number(row, 6).ok()?.try_into().ok()?,
         registration: millis(7),
+        ready_claim: millis(14),
         busy: number(row, 8).ok()? != 0,
         interrupted: number(row, 11).is_ok_and(|it| it != 0),
     })

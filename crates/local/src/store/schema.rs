@@ -26,7 +26,7 @@ CREATE INDEX instances_of_run ON instances (run) WHERE run <> '';
 CREATE INDEX instances_by_threshold ON instances (threshold) WHERE state <> 'terminated';
 CREATE TABLE heartbeats (
     id TEXT PRIMARY KEY NOT NULL, at TEXT, period_ms INTEGER, protocol INTEGER,
-    registration_ms INTEGER, busy INTEGER, interrupted INTEGER
+    registration_ms INTEGER, busy INTEGER, interrupted INTEGER, ready_claim_ms INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE signals (
     id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT, generation INTEGER,
@@ -104,8 +104,12 @@ CREATE TABLE IF NOT EXISTS readiness (
 ) WITHOUT ROWID;
 ";
 
-/// The columns that came later, each with its table.
-const LATER_COLUMNS: [(&str, &str); 2] = [("instances", "departure"), ("jobs", "run")];
+/// The columns that came later, each with its table and what it holds.
+const LATER_COLUMNS: [(&str, &str, &str); 3] = [
+    ("instances", "departure", "TEXT DEFAULT ''"),
+    ("jobs", "run", "TEXT DEFAULT ''"),
+    ("heartbeats", "ready_claim_ms", "INTEGER"),
+];
 
 /// Creates the tables that a file of an earlier version lacks.
 pub(crate) fn add_later_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
@@ -186,9 +190,9 @@ pub(crate) fn inspect(connection: &Connection) -> rusqlite::Result<FileContent> 
 /// Adds what files of this version did not have at first, unless it is there: the tables, and a column. A
 /// program that does not know them names what it reads and writes, so it can still use the file.
 pub(crate) fn complete(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    for (table, column) in LATER_COLUMNS {
+    for (table, column, kind) in LATER_COLUMNS {
         if !has_column(transaction, table, column)? {
-            let sql = format!("ALTER TABLE {table} ADD COLUMN {column} TEXT DEFAULT ''");
+            let sql = format!("ALTER TABLE {table} ADD COLUMN {column} {kind}");
             transaction.execute_batch(&sql)?;
         }
     }
@@ -199,7 +203,7 @@ pub(crate) fn complete(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 pub(crate) fn is_complete(connection: &Connection) -> rusqlite::Result<bool> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'readiness')";
     let has_tables: bool = connection.prepare_cached(SQL)?.query_row([], |row| row.get(0))?;
-    for (table, column) in LATER_COLUMNS {
+    for (table, column, _) in LATER_COLUMNS {
         if !has_tables || !has_column(connection, table, column)? {
             return Ok(false);
         }

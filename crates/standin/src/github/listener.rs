@@ -40,7 +40,10 @@ pub(super) async fn answer(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         ("GET", ["_standin", "sessions", id, "message"]) => message(shared, ask, id).await,
         ("POST", ["_standin", "jobs", id]) => progress(shared, ask, id),
         ("POST", ["_standin", "queue", owner, name, run]) => {
-            by_hand::queue(shared, ask, &format!("{owner}/{name}"), run).await
+            by_hand::queue(shared, ask, &format!("{owner}/{name}"), (run, run)).await
+        }
+        ("POST", ["_standin", "queue", owner, name, run, label]) => {
+            by_hand::queue(shared, ask, &format!("{owner}/{name}"), (run, label)).await
         }
         _ => answers::not_found(),
     }

@@ -218,13 +218,15 @@ proptest! {
     #[test]
     fn agent_status_survives_being_written_and_corrupt_parts_are_none(
         said in any_report(), at in time(), period in 0_u64..99_999,
-        took in proptest::option::of(0_u64..99_999), corruptions in corruptions()
+        took in proptest::option::of(0_u64..99_999), ready in proptest::option::of(0_u64..99_999),
+        corruptions in corruptions()
     ) {
         let mut item = Key::agent("i-0").attributes();
         item.extend(super::item(signal(&said)));
         let beat = ondeck_core::model::heartbeat::Heartbeat::new(at, Duration::from_millis(period));
         let beat = ondeck_core::model::heartbeat::Heartbeat {
             registration: took.map(Duration::from_millis),
+            ready_claim: ready.map(Duration::from_millis),
             busy: period % 2 == 0,
             interrupted: period % 3 == 0,
             ..beat
@@ -237,7 +239,7 @@ proptest! {
             corruptions.iter().any(|(name, _)| names.contains(&name.as_str()))
         };
         let read = agent_status(&item);
-        if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "busy", "interrupted"]) {
+        if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "readyClaimMs", "busy", "interrupted"]) {
             prop_assert_eq!(read.heartbeat, expected.heartbeat);
         }
         if !touched(&["signal", "signalRun", "signalLabel", "signalAt", "signalGeneration"]) {

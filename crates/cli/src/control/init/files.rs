@@ -88,7 +88,11 @@ fn settings(answers: &Answers, present: Option<String>) -> String {
              # ondeck config check finds mistakes in it; docs/reference/ondeck-toml.md lists all settings.\n\n\
              [times]\n\
              # Longer than your longest run: machines terminate then, even during a job.\n\
-             max-runtime-min = 60\n",
+             max-runtime-min = 60\n\n\
+             [jobs]\n\
+             # Idle machines are online at GitHub, each under a label of its own, so that no run waits for\n\
+             # a registration. Jobs name what provision returns as label or labels.\n\
+             runner-label = \"machine\"\n",
             answers.default_branch,
         )
     };

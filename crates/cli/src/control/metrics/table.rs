@@ -56,7 +56,7 @@ metrics! {
     MACHINES "ondeck_machines" ["class", "usage", "state"]
         "Live machines by resource class, purchase option and state";
     MARKED_MACHINES "ondeck_marked_machines" ["mark"]
-        "Live machines that are silent, failed, overdue, retiring or preserved";
+        "Live machines that are silent, failed, overdue, unready, retiring or preserved";
     TICKETS "ondeck_pool_tickets" ["class"]
         "Tickets in the pool, each of which announces an idle machine unless it is out of date";
     HAND_OVERS "ondeck_recent_hand_overs" ["source"]

@@ -21,9 +21,11 @@ pub(super) struct ProvisionJson {
     status: ResultStatus,
     /// The run that asked for the machines.
     run_id: String,
-    /// The `runs-on` label of the run's jobs: the run's id, with the suffix if one was given.
+    /// The `runs-on` label of the run's jobs: the run's id, with the suffix if one was given. With
+    /// `runner-label` `machine`, the label of the machine, or empty if there are several.
     label: String,
-    /// The labels of the machines, in the order of `instances`. Each is the same as `label`.
+    /// The labels of the machines, in the order of `instances`. Each is the same as `label`, but with
+    /// `runner-label` `machine`.
     labels: Vec<String>,
     /// How many machines were asked for.
     requested: u32,

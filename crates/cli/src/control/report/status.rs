@@ -48,7 +48,7 @@ impl Tone {
     pub(crate) fn of(mark: &Mark) -> Tone {
         match mark {
             Mark::Silent(_) | Mark::Failed(_) => Tone::Wrong,
-            Mark::Overdue(_) => Tone::Late,
+            Mark::Overdue(_) | Mark::Unready(_) => Tone::Late,
             Mark::Retiring(_) => Tone::Leaving,
             Mark::Preserved => Tone::Kept,
         }

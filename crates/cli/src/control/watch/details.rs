@@ -69,7 +69,9 @@ fn record(machine: &Judged, now: Timestamp) -> Section {
         ("ticket", record.ticketed_at.map_or("none".to_owned(), ago)),
         ("runs so far", record.counts.runs.to_string()),
     ];
-    let lines = lines.map(|(label, text)| (label, text, Tone::Plain)).into();
+    let own = machine.status.machine_label(record).map(|own| ("runs-on", own.to_string()));
+    let lines = lines.into_iter().chain(own);
+    let lines = lines.map(|(label, text)| (label, text, Tone::Plain)).collect();
     Section { title: "record", lines }
 }
 
@@ -85,6 +87,11 @@ fn agent(machine: &Judged, now: Timestamp) -> Section {
     };
     let tone = if machine.is_silent() { Tone::Wrong } else { Tone::Plain };
     let mut lines = vec![("heartbeat", heartbeat, tone)];
+    if let Some(is_ready) = machine.is_ready {
+        let text =
+            if is_ready { "yes, a claim need not wait" } else { "no, a claim has it register" };
+        lines.push(("registered", text.to_owned(), Tone::Plain));
+    }
     match &status.report {
         None => lines.push(("signal", "none".to_owned(), Tone::Plain)),
         Some(report) => {

@@ -91,7 +91,9 @@ fn inventory(harness: &AwsHarness) -> Value {
     for item in &mut items {
         if item["PK"]["S"].as_str().unwrap().starts_with("AGENT#") {
             let attributes = item.as_object_mut().unwrap();
-            for changing in ["heartbeatAt", "heartbeatPeriodMs", "registrationMs", "busy"] {
+            for changing in
+                ["heartbeatAt", "heartbeatPeriodMs", "registrationMs", "readyClaimMs", "busy"]
+            {
                 attributes.remove(changing);
             }
             attributes.remove("ttl");

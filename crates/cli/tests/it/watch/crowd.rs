@@ -43,7 +43,8 @@ pub(crate) fn crowd(home: &Home, count: usize) {
         let beat = if marked == "silent" { earlier(600) } else { later(0) };
         writes
             .execute(
-                "INSERT INTO heartbeats VALUES (?,?,60000,1,NULL,0,?)",
+                "INSERT INTO heartbeats (id, at, period_ms, protocol, busy, interrupted)
+                 VALUES (?,?,60000,1,0,?)",
                 params![id, beat, i32::from(marked == "retiring")],
             )
             .unwrap();

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::label::Label;
+use crate::model::ids::RunId;
 use crate::model::requirements::UsageClass;
 use crate::model::settings::InvalidSetting;
 use crate::model::timestamp::Timestamp;
-use crate::ports::{ListedRunner, Machine};
+use crate::ports::{ListedRunner, Machine, WaitingJobs};
 
 /// An answer to one question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -174,8 +174,8 @@ pub struct Disk {
 #[derive(Debug, Clone, Default)]
 pub struct ForgeFacts {
     pub runners: Told<Vec<ListedRunner>>,
-    /// How many jobs wait, by the label of a run that they ask for.
-    pub waiting: Told<BTreeMap<Label, u32>>,
+    /// The runs whose jobs wait.
+    pub waiting: Told<BTreeMap<RunId, WaitingJobs>>,
     pub software: Told<Software>,
     /// Why it does not accept the credentials, with what helps.
     pub refused: Option<(String, String)>,
@@ -204,8 +204,10 @@ impl ForgeFacts {
     }
 
     /// What a forge without runner software of its own tells about its jobs and runners.
-    pub fn of_jobs(runners: Vec<ListedRunner>, waiting: BTreeMap<Label, u32>) -> ForgeFacts {
-        let waiting: BTreeMap<_, _> = waiting.into_iter().filter(|(_, jobs)| *jobs > 0).collect();
+    pub fn of_jobs(
+        runners: Vec<ListedRunner>,
+        waiting: BTreeMap<RunId, WaitingJobs>,
+    ) -> ForgeFacts {
         ForgeFacts {
             runners: Told::Known(runners),
             waiting: Told::Known(waiting),

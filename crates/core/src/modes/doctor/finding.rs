@@ -313,6 +313,8 @@ kinds! {
         "these machines serve no run, and new ones may fail in the same way";
     MachinesOverdue, "machines-overdue", Warning, Machines,
         "they should have ended, and cost money";
+    MachinesUnready, "machines-unready", Warning, Machines,
+        "a run that claims one of them waits until it has registered";
     AtCeiling, "at-ceiling", Note, Machines,
         "further launches are refused with exit code 4";
     Clock, "clock", Warning, Computer,
@@ -327,8 +329,12 @@ kinds! {
 const CAUSES: &[(FindingKind, &[FindingKind])] = {
     use FindingKind as Kind;
     &[
-        (Kind::ForgeRefused, &[Kind::RefreshFailed, Kind::TokenExpired, Kind::TokenOld]),
-        (Kind::RunnerVersion, &[Kind::RefreshFailed]),
+        (
+            Kind::ForgeRefused,
+            &[Kind::RefreshFailed, Kind::TokenExpired, Kind::TokenOld, Kind::MachinesUnready],
+        ),
+        (Kind::RunnerVersion, &[Kind::RefreshFailed, Kind::MachinesUnready]),
+        (Kind::TokenExpired, &[Kind::MachinesUnready]),
         (Kind::SettingsIncomplete, &[Kind::RefreshFailed]),
         (Kind::ImageMissing, &[Kind::RefreshFailed]),
         (Kind::ImageArchitecture, &[Kind::RefreshFailed]),
@@ -375,6 +381,7 @@ mod tests {
         use FindingKind::*;
         assert_eq!(kinds(&[MachinesOverdue, RefreshOverdue]), [RefreshOverdue]);
         assert_eq!(kinds(&[TokenExpired]), [TokenExpired]);
+        assert_eq!(kinds(&[MachinesUnready, TokenExpired]), [TokenExpired]);
         assert_eq!(kinds(&[RefreshFailed, ImageMissing, TokenOld]), [ImageMissing, TokenOld]);
         assert_eq!(kinds(&[TokenExpired, RefreshFailed, ForgeRefused]), [ForgeRefused]);
         assert_eq!(kinds(&[OfflineRunners, Orphans, NoRoute]), [NoRoute, Orphans, OfflineRunners]);

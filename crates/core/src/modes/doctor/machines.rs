@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::Known;
 use super::facts::{ForgeFacts, Software, Told};
 use super::finding::{Area, Finding, FindingKind, Findings, Severity};
 use super::provider::Ask;
 use crate::model::demand::Demand;
-use crate::model::ids::InstanceId;
-use crate::model::label::Label;
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::machine_label::MachineLabel;
 use crate::model::record::Record;
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::modes::status::judgement::{Judgement, Problem, ProblemKind};
-use crate::ports::{ListedRunner, Machine};
+use crate::ports::{ListedRunner, Machine, WaitingJobs};
 
 /// How long after a run has asked for machines its jobs may wait without one. Their records are
 /// written seconds later.
@@ -101,6 +102,7 @@ fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
         ProblemKind::Silent => FindingKind::MachinesSilent,
         ProblemKind::Failed => FindingKind::MachinesFailed,
         ProblemKind::Overdue => FindingKind::MachinesOverdue,
+        ProblemKind::Unready => FindingKind::MachinesUnready,
         ProblemKind::AtCeiling => FindingKind::AtCeiling,
         ProblemKind::Unreadable => FindingKind::RecordsUnreadable,
     };
@@ -117,7 +119,9 @@ fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
         FindingKind::PoolClosed => "ondeck teardown --cancel",
         FindingKind::RefreshOverdue => "ondeck refresh, and check its schedule",
         FindingKind::RefreshFailed => "ondeck refresh, and see what it reports",
-        FindingKind::MachinesSilent | FindingKind::MachinesFailed => "ondeck explain MACHINE",
+        FindingKind::MachinesSilent
+        | FindingKind::MachinesFailed
+        | FindingKind::MachinesUnready => "ondeck explain MACHINE",
         FindingKind::MachinesOverdue => "ondeck refresh",
         FindingKind::RecordsUnreadable => "ondeck status",
         _ => problem.hint,
@@ -141,10 +145,10 @@ pub(super) fn judge_token(settings: &Settings, now: Timestamp, into: &mut Findin
     });
 }
 
-/// Adds what is wrong with the forge. `known`: the live machines; `carried`: their labels.
+/// Adds what is wrong with the forge, of a pool whose live machines are `known`.
 pub(super) fn judge_forge(
     facts: &ForgeFacts,
-    (known, carried): (&BTreeSet<String>, &BTreeSet<Label>),
+    known: &Known,
     demands: &[Demand],
     now: Timestamp,
     into: &mut Findings,
@@ -163,9 +167,9 @@ pub(super) fn judge_forge(
         };
         found.into_iter()
     });
-    ask.about(Area::Forge, "runners", &facts.runners, |it| offline(it, known).into_iter());
+    ask.about(Area::Forge, "runners", &facts.runners, |it| offline(it, &known.ids).into_iter());
     ask.about(Area::Forge, "waiting jobs", &facts.waiting, |waiting| {
-        unserved(waiting, carried, demands, now).into_iter()
+        unserved(waiting, known, demands, now).into_iter()
     });
 }
 
@@ -180,32 +184,66 @@ fn offline(runners: &[ListedRunner], known: &BTreeSet<String>) -> Option<Finding
     (!names.is_empty()).then(|| finding.about(names))
 }
 
+/// A label that jobs of a run wait for.
+struct Awaited<'a> {
+    /// As people know it.
+    label: String,
+    jobs: u32,
+    /// What the run has asked for under it; `None` if it was never given such a label.
+    demand: Option<&'a Demand>,
+    is_carried: bool,
+}
+
 /// The labels that jobs wait for and no machine has, unless their run has just asked for machines.
 fn unserved(
-    waiting: &BTreeMap<Label, u32>,
-    carried: &BTreeSet<Label>,
+    waiting: &BTreeMap<RunId, WaitingJobs>,
+    known: &Known,
     demands: &[Demand],
     now: Timestamp,
 ) -> Option<Finding> {
-    let demand = |label: &Label| demands.iter().find(|demand| demand.label() == *label);
-    let is_served = |label: &Label| {
-        let is_fresh = |demand: &Demand| now.since(demand.at) < SERVED_WITHIN;
-        carried.contains(label) || demand(label).is_some_and(is_fresh)
-    };
-    let left: Vec<(&Label, u32)> =
-        waiting.iter().filter(|(it, _)| !is_served(it)).map(|(it, jobs)| (it, *jobs)).collect();
-    let jobs: u32 = left.iter().map(|(_, jobs)| jobs).sum();
-    let labels = left.iter().map(|(label, _)| label.to_string()).collect::<Vec<_>>();
+    let is_fresh = |demand: &Demand| now.since(demand.at) < SERVED_WITHIN;
+    let is_served = |it: &Awaited<'_>| it.is_carried || it.demand.is_some_and(is_fresh);
+    let all = waiting.iter().flat_map(|(run, jobs)| awaited(run, jobs, known, demands));
+    let left: Vec<Awaited<'_>> = all.filter(|it| !is_served(it)).collect();
+    let jobs: u32 = left.iter().map(|it| it.jobs).sum();
     let noun = if jobs == 1 { "1 job waits".to_owned() } else { format!("{jobs} jobs wait") };
+    let labels: Vec<String> = left.iter().map(|it| it.label.clone()).collect();
     let what = format!("{noun} for labels that no machine has: {}", labels.join(", "));
     // Of a run that has never asked, the job that calls provision may not have begun.
-    let severity = match left.iter().any(|(label, _)| demand(label).is_some()) {
+    let severity = match left.iter().any(|it| it.demand.is_some()) {
         true => Severity::Error,
         false => Severity::Warning,
     };
     let fix = "ondeck refresh, or ondeck explain RUN";
     let finding = Finding::new(FindingKind::JobsUnserved, what, fix).about(labels).with(severity);
     (!left.is_empty()).then_some(finding)
+}
+
+/// What jobs of the run wait for: labels of the run, and labels of machines, of which only the run's demands
+/// tell that it was given them.
+fn awaited<'a>(
+    run: &'a RunId,
+    waiting: &'a WaitingJobs,
+    known: &'a Known,
+    demands: &'a [Demand],
+) -> impl Iterator<Item = Awaited<'a>> {
+    let of_run = waiting.labels.iter().map(|(label, jobs)| Awaited {
+        label: label.to_string(),
+        jobs: *jobs,
+        demand: demands.iter().find(|demand| demand.label() == *label),
+        is_carried: known.labels.contains(label),
+    });
+    let gave = move |label: &MachineLabel| {
+        let mut of_run = demands.iter().filter(move |demand| demand.run == *run);
+        of_run.find(|demand| demand.labels.contains(label))
+    };
+    let of_machines = waiting.machine_labels.iter().map(move |(label, jobs)| Awaited {
+        label: format!("{label} (run {run})"),
+        jobs: *jobs,
+        demand: gave(label),
+        is_carried: known.machine_labels.contains(label),
+    });
+    of_run.chain(of_machines)
 }
 
 /// What is told about runs by a forge whose answers are these.

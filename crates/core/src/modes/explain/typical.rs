@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::ids::RunId;
+use crate::model::settings::Settings;
 use crate::model::summary::{CallOrigin, CallResult, Phases, ProvisionSummary};
 
 /// The phases of a provision, as the ledger lists them.
@@ -58,22 +59,22 @@ pub struct Typical {
     pub calls: usize,
     /// The 95th percentile of the time that a registration takes, which refresh stores.
     pub registration_p95: Option<Duration>,
+    /// The same of the time that a machine takes to serve a run that found it registered.
+    pub ready_p95: Option<Duration>,
     phases: Vec<Phases>,
 }
 
 impl Typical {
-    pub(super) fn of(
-        recent: &[ProvisionSummary],
-        run: &RunId,
-        registration_p95: Option<Duration>,
-    ) -> Typical {
+    pub(super) fn of(recent: &[ProvisionSummary], run: &RunId, settings: &Settings) -> Typical {
         let is_comparable = |call: &&ProvisionSummary| {
             let succeeded = call.ending.result == CallResult::HandingOver;
             succeeded && call.origin == CallOrigin::Run && call.run != *run
         };
         let phases: Vec<Phases> =
             recent.iter().filter(is_comparable).map(|call| call.phases).collect();
-        Typical { calls: phases.len(), registration_p95, phases }
+        let Settings { registration_p95, ready_p95, .. } = settings;
+        let (registration_p95, ready_p95) = (*registration_p95, *ready_p95);
+        Typical { calls: phases.len(), registration_p95, ready_p95, phases }
     }
 
     /// How long a phase usually takes; `None` if no recent call entered it.
@@ -93,11 +94,11 @@ mod tests {
     fn median_and_percentile_are_of_the_calls_that_entered_the_phase() {
         let took = |ms: u64| Phases { selection_ms: Some(ms), ..Phases::default() };
         let phases = (1..=100).rev().map(took).chain([Phases::default()]).collect();
-        let typical = Typical { calls: 101, registration_p95: None, phases };
+        let typical = Typical { calls: 101, phases, ..Typical::default() };
         let spread = typical.phase(PhaseName::Selection).unwrap();
         assert_eq!((spread.median, spread.p95, spread.count), (50, 95, 100));
         assert_eq!(typical.phase(PhaseName::Creation), None);
-        let one = Typical { calls: 1, registration_p95: None, phases: vec![took(7)] };
+        let one = Typical { calls: 1, phases: vec![took(7)], ..Typical::default() };
         let spread = one.phase(PhaseName::Selection).unwrap();
         assert_eq!((spread.median, spread.p95), (7, 7));
     }

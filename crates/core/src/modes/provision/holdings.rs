@@ -11,6 +11,7 @@ use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::model::ids::{InstanceId, IntentId};
 use crate::model::intent::Intent;
 use crate::model::machine_label::MachineLabel;
+use crate::model::readiness::ClaimWay;
 use crate::ports::Receipt;
 
 #[derive(Debug)]
@@ -48,6 +49,9 @@ pub(super) struct Holding<S> {
     pub(super) source: MachineSource,
     /// What its runner is registered with, if that is a label of the machine.
     pub(super) label: Option<MachineLabel>,
+    /// Whether it was registered when it was claimed; `None` if it was not claimed, or if machines register
+    /// when they are claimed in any case.
+    pub(super) way: Option<ClaimWay>,
 }
 
 /// When an instance reached each milestone, in steady time; `None` if it has not.
@@ -185,27 +189,29 @@ impl Holdings {
         let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
         let label = instance.requested().named().cloned();
         let source = MachineSource::Adopted;
-        self.inner().adopted.push(Holding { instance, moments, source, label });
+        self.inner().adopted.push(Holding { instance, moments, source, label, way: None });
     }
 
     pub(super) fn claim(
         &self,
         instance: Instance<Claimed>,
         moments: Moments,
-        label: Option<MachineLabel>,
+        (label, way): (Option<MachineLabel>, Option<ClaimWay>),
     ) {
         let mut inner = self.inner();
         // A release of the run may have given the machine back, so that it was found and claimed again.
         let before = inner.claimed.len();
         inner.claimed.retain(|held| held.instance.id() != instance.id());
         inner.search.claimed += usize::from(inner.claimed.len() == before);
-        inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm, label });
+        let source = MachineSource::Warm;
+        inner.claimed.push(Holding { instance, moments, source, label, way });
     }
 
     pub(super) fn create(&self, instance: Instance<Created>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: None, ready: None };
         let source = MachineSource::Cold;
-        self.inner().created.push(Holding { instance, moments, source, label: None });
+        let (label, way) = (None, None);
+        self.inner().created.push(Holding { instance, moments, source, label, way });
     }
 
     pub(super) fn validated(

@@ -14,6 +14,7 @@ use super::{Attempt, MachineSource, Request};
 use crate::lifecycle::TypedState;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, IntentId, RunId};
+use crate::model::readiness::ClaimWay;
 use crate::model::requirements::UsageClass;
 use crate::model::summary::{
     CallEnding, CallOrigin, CallResult, CandidateNote, CandidateOutcome, HedgeNote, LONGEST_LIST,
@@ -100,8 +101,8 @@ impl Journal {
     }
 
     /// A second machine is claimed because this one is slow.
-    pub(super) fn hedged(&self, now: Duration, machine: &InstanceId) {
-        let note = HedgeNote { machine: machine.clone(), after_ms: self.after(now) };
+    pub(super) fn hedged(&self, now: Duration, machine: &InstanceId, way: Option<ClaimWay>) {
+        let note = HedgeNote { machine: machine.clone(), way, after_ms: self.after(now) };
         self.notes().keep(|notes| &mut notes.hedges, note);
     }
 
@@ -277,6 +278,7 @@ impl Attempt<'_> {
                 MachineSource::Adopted => "adopted",
             }
             .to_owned(),
+            way: held.way,
             found_ms: found.map(millis),
             owned_ms: millis(owned),
             registered_ms: is_ready.then(|| millis(registered)),

@@ -10,6 +10,7 @@ use crate::lifecycle::TypedState;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::readiness::ClaimWay;
 use crate::model::record::MachineSpec;
 use crate::model::requirements::UsageClass;
 
@@ -248,16 +249,21 @@ impl Attempt<'_> {
             source: held.source,
             spec: spec.clone(),
             milestones: held.moments.since(started),
-            why: self.why(held.source, spec),
+            why: self.why(held.source, held.way, spec),
         }
     }
 
-    fn why(&self, source: MachineSource, spec: &MachineSpec) -> String {
+    fn why(&self, source: MachineSource, way: Option<ClaimWay>, spec: &MachineSpec) -> String {
+        let way = match way {
+            None => "",
+            Some(ClaimWay::Ready) => ", was online",
+            Some(ClaimWay::Registers) => ", had to register",
+        };
         let pattern = self.requirements.types.covering(&spec.instance_type);
         match (source, pattern) {
             (MachineSource::Adopted, _) => "the run had it".to_owned(),
-            (MachineSource::Warm, Some(pattern)) => format!("idle, matches {pattern}"),
-            (MachineSource::Warm, None) => "idle".to_owned(),
+            (MachineSource::Warm, Some(pattern)) => format!("idle, matches {pattern}{way}"),
+            (MachineSource::Warm, None) => format!("idle{way}"),
             (MachineSource::Cold, _) => {
                 let shortage = self.holdings.search().shortage();
                 match spec.usage_class == self.requirements.usage {

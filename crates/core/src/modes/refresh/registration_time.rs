@@ -1,22 +1,24 @@
-//! How long registrations take: provision claims a second machine only after the time within which
-//! most machines of this pool register.
+//! How long machines take from their claim until they let jobs in, by the way that they take: provision
+//! claims a second machine only after the time within which most machines of this pool are ready.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::survey::Survey;
 use crate::model::failure::Failure;
+use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::InstanceId;
-use crate::model::settings::{REGISTRATION_P95, Settings};
+use crate::model::settings::{READY_P95, REGISTRATION_P95, Settings};
 use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
 
 /// How many machines are asked at most: one batched read.
 const SAMPLE: usize = 100;
-/// With fewer registrations than this, what is known stays.
+/// With fewer times than this, what is known stays.
 const FEWEST: usize = 5;
 
-/// Stores the 95th percentile of the last registrations, if it has changed noticeably.
+/// Stores the 95th percentiles of the last registrations, and of the last claims of registered machines,
+/// each if it has changed noticeably.
 pub(super) async fn record(
     plane: &Plane,
     settings: &Settings,
@@ -34,15 +36,31 @@ pub(super) async fn record(
     if !others.is_empty() {
         status.extend(plane.retried(|| plane.store.agent_status(&others)).await?);
     }
-    let took = status.iter().filter_map(|status| status.heartbeat?.registration).collect();
-    let Some(p95) = percentile_95(took).filter(|p95| is_news(*p95, settings.registration_p95))
-    else {
+    let change = news(settings, status.iter().filter_map(|status| status.heartbeat));
+    if change.is_empty() {
         return Ok(());
-    };
-    let change = BTreeMap::from([(REGISTRATION_P95.to_owned(), p95.as_millis().to_string())]);
+    }
     plane.retried(|| plane.store.put_settings(&change)).await?;
-    tracing::info!(seconds = p95.as_secs_f64(), "95 of 100 registrations take at most this long");
+    tracing::info!(?change, "95 of 100 machines take at most this long to be ready");
     Ok(())
+}
+
+/// The settings that these heartbeats change.
+fn news(
+    settings: &Settings,
+    beats: impl Iterator<Item = Heartbeat> + Clone,
+) -> BTreeMap<String, String> {
+    let registered = beats.clone().filter_map(|beat| beat.registration).collect();
+    let ready = beats.filter_map(|beat| beat.ready_claim).collect();
+    let ways = [
+        (REGISTRATION_P95, registered, settings.registration_p95),
+        (READY_P95, ready, settings.ready_p95),
+    ];
+    let changed = ways.into_iter().filter_map(|(name, took, known)| {
+        let p95 = percentile_95(took).filter(|p95| is_news(*p95, known))?;
+        Some((name.to_owned(), p95.as_millis().to_string()))
+    });
+    changed.collect()
 }
 
 /// At most [`SAMPLE`] of the ids, spread evenly from a random one on.
@@ -70,6 +88,7 @@ fn is_news(now: Duration, known: Option<Duration>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::timestamp::Timestamp;
 
     fn seconds(seconds: &[u64]) -> Vec<Duration> {
         seconds.iter().copied().map(Duration::from_secs).collect()
@@ -91,6 +110,31 @@ mod tests {
             let sample = sample(ids.iter(), random);
             assert_eq!(sample.len(), expected, "of {count}");
         }
+    }
+
+    #[test]
+    fn each_way_has_a_percentile_of_its_own() {
+        let beat = |registered: u64, ready: Option<u64>| Heartbeat {
+            registration: Some(Duration::from_millis(registered)),
+            ready_claim: ready.map(Duration::from_millis),
+            ..Heartbeat::new(Timestamp::from_millis(0), Duration::from_secs(5))
+        };
+        let changed = |settings: &Settings, beats: &[Heartbeat]| {
+            let found = news(settings, beats.iter().copied());
+            let value = |name| found.get(name).map(|value| value.parse::<u64>().unwrap());
+            (value(REGISTRATION_P95), value(READY_P95))
+        };
+        let few: Vec<Heartbeat> = (1..=5).map(|n| beat(n * 1_000, (n > 1).then_some(n))).collect();
+        assert_eq!(changed(&Settings::default(), &few), (Some(5_000), None), "four were ready");
+        let enough: Vec<Heartbeat> = (1..=5).map(|n| beat(n * 1_000, Some(n))).collect();
+        assert_eq!(changed(&Settings::default(), &enough), (Some(5_000), Some(5)));
+        let millis = |span| Some(Duration::from_millis(span));
+        let known = Settings {
+            registration_p95: millis(5_000),
+            ready_p95: millis(9),
+            ..Settings::default()
+        };
+        assert_eq!(changed(&known, &enough), (None, Some(5)));
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Idle machines that are not registered, in a pool whose machines register while they are idle.
 //!
 //! Such a machine can still be claimed, and registers then. One that has not been ready for
-//! [`TOO_LONG`] is terminated if others of its class have registered meanwhile. If they have not either,
-//! GitHub is the reason, and a new machine would fare no better.
+//! [`TOO_LONG`] is terminated if at least half of those of its class that have tried to register since then
+//! could. If they could not either, GitHub is the reason, and a new machine would fare no better.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Outcome;
@@ -13,7 +12,7 @@ use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, ResourceClass};
 use crate::model::machine_label::RunnerLabel;
-use crate::model::readiness::Readiness;
+use crate::model::readiness::{NOTHING_SAID, Readiness, ReadinessNote, USUALLY_READY};
 use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Pulse};
@@ -22,9 +21,6 @@ use crate::modes::plane::Plane;
 
 /// How long a machine may not be ready before another one takes its place.
 const TOO_LONG: Duration = Duration::from_secs(10 * 60);
-
-/// A machine that has just become idle is not ready for some seconds, which is not worth a warning.
-const USUAL: Duration = Duration::from_secs(60);
 
 /// Why the machines are terminated.
 const WHY: &str = "it could not register for ten minutes, and others of its class could";
@@ -39,12 +35,12 @@ struct Look<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen<'a> {
-    /// It registered within the last [`TOO_LONG`].
-    Registered,
-    /// It registered before that.
-    Ready,
-    /// It has not been ready for so long, for this reason.
-    NotReady(Duration, &'a str),
+    /// It is registered, since then.
+    Ready(Timestamp),
+    /// It has not been ready since then, for this reason.
+    NotReady(Timestamp, &'a str),
+    /// Its agent has said nothing about this idle state yet, which began then.
+    Untold(Timestamp),
 }
 
 /// Warns of idle machines that are not ready, and terminates those that have not been for too long, unless
@@ -65,8 +61,8 @@ pub(super) async fn attend(
         .filter(|record| record.state == State::Idle && !record.is_expired(now))
         .filter_map(|record| look(record, survey.idle_status.get(&record.id)?, now))
         .collect();
-    outcome.warnings.extend(warning(&looks));
-    let hopeless = hopeless(&looks);
+    outcome.warnings.extend(warning(&looks, now));
+    let hopeless = hopeless(&looks, now);
     let hopeless: Vec<Instance<Idle>> =
         hopeless.into_iter().filter_map(Instance::believe).collect();
     let retired = plane.retire_all(&hopeless, WHY).await;
@@ -80,26 +76,32 @@ pub(super) async fn attend(
     }
 }
 
-/// What the agent has said last. `None` if its heartbeat has stopped or it has said nothing, which says
-/// nothing about its registration.
+/// What the agent has said last. `None` if its heartbeat has stopped, which says nothing about its
+/// registration.
 fn look<'a>(record: &'a Record, status: &'a AgentStatus, now: Timestamp) -> Option<Look<'a>> {
-    let note = status.readiness.as_ref().filter(|_| status.pulse(now) == Pulse::Healthy)?;
-    let seen = match &note.readiness {
-        Readiness::Ready(_) if now.since(note.at) < TOO_LONG => Seen::Registered,
-        Readiness::Ready(_) => Seen::Ready,
-        Readiness::NotReady { since, why } => Seen::NotReady(now.since(*since), why),
+    if status.pulse(now) != Pulse::Healthy {
+        return None;
+    }
+    let seen = match status.readiness.as_ref() {
+        Some(ReadinessNote { readiness: Readiness::NotReady { since, why }, .. }) => {
+            Seen::NotReady(*since, why)
+        }
+        Some(note) if note.registration(record.counts.generation).is_some() => Seen::Ready(note.at),
+        Some(_) | None => Seen::Untold(record.updated_at),
     };
     Some(Look { record, class: &record.spec.resource_class, seen })
 }
 
 /// How many machines are not ready, and why the one that has waited longest is not.
-fn warning(looks: &[Look<'_>]) -> Option<String> {
+fn warning(looks: &[Look<'_>], now: Timestamp) -> Option<String> {
     let unready: Vec<(&Record, Duration, &str)> = looks
         .iter()
         .filter_map(|look| match look.seen {
-            Seen::NotReady(span, why) if span >= USUAL => Some((look.record, span, why)),
-            _ => None,
+            Seen::NotReady(since, why) => Some((look.record, now.since(since), why)),
+            Seen::Untold(since) => Some((look.record, now.since(since), NOTHING_SAID)),
+            Seen::Ready(_) => None,
         })
+        .filter(|(_, span, _)| *span >= USUALLY_READY)
         .collect();
     let (record, span, why) = unready.iter().max_by_key(|(_, span, _)| *span)?;
     let (idle, minutes) = (looks.len(), span.as_secs() / 60);
@@ -109,18 +111,22 @@ fn warning(looks: &[Look<'_>]) -> Option<String> {
 }
 
 /// The machines that have not been ready for too long although at least half of those of their class that
-/// have tried to register in that time could.
-fn hopeless<'a>(looks: &[Look<'a>]) -> Vec<&'a Record> {
-    let mut classes: BTreeMap<&ResourceClass, (usize, Vec<&Record>)> = BTreeMap::new();
-    for look in looks {
-        let (registered, failing) = classes.entry(look.class).or_default();
-        match look.seen {
-            Seen::Registered => *registered += 1,
-            Seen::NotReady(span, _) if span >= TOO_LONG => failing.push(look.record),
-            Seen::Ready | Seen::NotReady(..) => {}
-        }
-    }
-    let is_their_own = |(registered, failing): &(usize, Vec<&Record>)| *registered >= failing.len();
-    let theirs = classes.into_values().filter(is_their_own);
-    theirs.flat_map(|(_, failing)| failing).collect()
+/// have tried to register meanwhile could. A machine that registered before that and is still ready has not
+/// tried.
+fn hopeless<'a>(looks: &[Look<'a>], now: Timestamp) -> Vec<&'a Record> {
+    let fails = |look: &Look<'_>| match look.seen {
+        Seen::NotReady(since, _) if now.since(since) >= TOO_LONG => Some(since),
+        Seen::NotReady(..) | Seen::Ready(_) | Seen::Untold(_) => None,
+    };
+    let is_its_own = |look: &&Look<'a>| {
+        let Some(since) = fails(look) else { return false };
+        let of_class = || looks.iter().filter(|other| other.class == look.class);
+        let could =
+            of_class().filter(|it| matches!(it.seen, Seen::Ready(at) if at >= since)).count();
+        could >= of_class().filter(|it| fails(it).is_some()).count()
+    };
+    looks.iter().filter(is_its_own).map(|look| look.record).collect()
 }
+
+#[cfg(test)]
+mod tests;

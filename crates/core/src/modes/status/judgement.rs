@@ -13,6 +13,8 @@ use super::Reading;
 use crate::lifecycle::Transition;
 use crate::model::ids::{InstanceId, ResourceClass};
 use crate::model::lifetime::Lifetime;
+use crate::model::machine_label::RunnerLabel;
+use crate::model::readiness::USUALLY_READY;
 use crate::model::record::{EventRow, Record, State, Unreadable};
 use crate::model::settings::{CHECKED_EVERY, Settings};
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
@@ -44,6 +46,9 @@ pub struct Judged {
     pub record: Record,
     pub status: AgentStatus,
     pub group: Group,
+    /// Whether a run that claims it need not wait for a registration. `None` unless it is idle, in a pool
+    /// whose machines register before a run claims them.
+    pub is_ready: Option<bool>,
     /// What people should know about it, the most urgent first. Empty for most machines.
     pub marks: Vec<Mark>,
 }
@@ -69,6 +74,9 @@ pub enum Mark {
     Failed(String),
     /// Its threshold passed so long ago, and its record is still live.
     Overdue(Duration),
+    /// It is idle and not registered, although machines of the pool register before a run claims them, with
+    /// the reason. A run can still claim it.
+    Unready(String),
     /// It will not return to the pool, with the reason.
     Retiring(String),
     /// Its run has failed, and it is kept for people to examine.
@@ -82,6 +90,8 @@ pub struct Summary {
     pub groups: BTreeMap<Group, usize>,
     /// The same by class, with each configured class that has machines or tickets.
     pub classes: Vec<ClassSummary>,
+    /// How many idle machines are registered already. `None` where machines register when they are claimed.
+    pub ready: Option<usize>,
     /// `None` if no event tells.
     pub warm: Option<WarmShare>,
     /// The idle machine whose last transition is the oldest, and how long ago that was.
@@ -148,6 +158,7 @@ pub enum ProblemKind {
     Silent,
     Failed,
     Overdue,
+    Unready,
     AtCeiling,
     Unreadable,
 }
@@ -172,6 +183,8 @@ pub fn judge(reading: Reading) -> Judgement {
     let mut summary = Summary {
         groups: tally(machines.iter()),
         classes: classes(&machines, &tickets),
+        ready: (settings.runner_label == RunnerLabel::Machine)
+            .then(|| machines.iter().filter(|it| it.is_ready == Some(true)).count()),
         warm: hand_overs.as_deref().and_then(warm_share),
         oldest_idle: oldest_idle(&machines, at),
         refreshed: settings.checked,
@@ -193,6 +206,7 @@ impl Judged {
                 silent(&record, &status, now),
                 failed(&record, &status),
                 overdue(&record, now),
+                unready(&record, &status, settings, now),
                 retiring(&record, &status, settings, now),
                 (group == Group::Preserved).then_some(Mark::Preserved),
             ]
@@ -201,7 +215,9 @@ impl Judged {
             .collect(),
         };
         marks.sort();
-        Judged { record, status, group, marks }
+        let is_ready = registers_idle(&record, settings)
+            .then(|| status.is_ready_in(record.counts.generation, now));
+        Judged { record, status, group, is_ready, marks }
     }
 
     /// Unmarked machines come last. Of equally urgent ones, that whose threshold is next comes first.
@@ -254,8 +270,9 @@ impl Mark {
             Mark::Silent(_) => 0,
             Mark::Failed(_) => 1,
             Mark::Overdue(_) => 2,
-            Mark::Retiring(_) => 3,
-            Mark::Preserved => 4,
+            Mark::Unready(_) => 3,
+            Mark::Retiring(_) => 4,
+            Mark::Preserved => 5,
         }
     }
 
@@ -264,6 +281,7 @@ impl Mark {
             Mark::Silent(_) => "silent",
             Mark::Failed(_) => "failed",
             Mark::Overdue(_) => "overdue",
+            Mark::Unready(_) => "unready",
             Mark::Retiring(_) => "retiring",
             Mark::Preserved => "preserved",
         }
@@ -272,7 +290,9 @@ impl Mark {
     /// Why the machine has it, if there is more to say than the word.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Mark::Silent(why) | Mark::Failed(why) | Mark::Retiring(why) => Some(why),
+            Mark::Silent(why) | Mark::Failed(why) | Mark::Unready(why) | Mark::Retiring(why) => {
+                Some(why)
+            }
             Mark::Overdue(_) | Mark::Preserved => None,
         }
     }
@@ -287,6 +307,7 @@ impl ProblemKind {
             ProblemKind::Silent => "silent",
             ProblemKind::Failed => "failed",
             ProblemKind::Overdue => "overdue",
+            ProblemKind::Unready => "unready",
             ProblemKind::AtCeiling => "at-ceiling",
             ProblemKind::Unreadable => "unreadable",
         }
@@ -316,6 +337,25 @@ fn failed(record: &Record, status: &AgentStatus) -> Option<Mark> {
 fn overdue(record: &Record, now: Timestamp) -> Option<Mark> {
     let threshold = record.threshold.filter(|_| record.is_expired(now))?;
     Some(Mark::Overdue(now.since(threshold)))
+}
+
+/// A machine that has just become idle registers for some seconds, which is not unusual.
+fn unready(
+    record: &Record,
+    status: &AgentStatus,
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Mark> {
+    if !registers_idle(record, settings) || record.is_expired(now) {
+        return None;
+    }
+    let (since, why) = status.why_not_ready((record.counts.generation, record.updated_at), now)?;
+    (now.since(since) >= USUALLY_READY).then(|| Mark::Unready(why.to_owned()))
+}
+
+/// Whether the machine is to be registered although no run has claimed it.
+fn registers_idle(record: &Record, settings: &Settings) -> bool {
+    settings.runner_label == RunnerLabel::Machine && record.state == State::Idle
 }
 
 fn retiring(

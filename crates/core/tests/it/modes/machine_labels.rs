@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::model::failure::FailureKind;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
+use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
 use ondeck_core::model::record::State;
 use ondeck_core::model::signal::Signal;
-use ondeck_core::modes::provision::{MachineSource, Outcome};
+use ondeck_core::modes::provision::{MachineSource, Outcome, SourcePolicy};
+use ondeck_core::ports::AgentStore;
 use ondeck_core::testkit::MachineDefect;
 
 use super::harness::{Harness, id, names, request, run};
@@ -352,4 +355,34 @@ async fn an_earlier_registration_with_a_job_is_left() {
     let refreshed = harness.refresh().await;
     assert_eq!(refreshed.offline_runners, [] as [String; 0]);
     assert_eq!(refreshed.warnings, ["the runner is busy and stays on the list: i-idle-0"]);
+}
+
+/// The times of the two ways differ by a hundred times or more.
+#[tokio::test]
+async fn a_ready_machine_is_late_sooner_than_one_that_registers() {
+    for (ready_before, at_most, at_least) in [(true, 4, 1), (false, 8, 4)] {
+        let harness = pool(&[]).await;
+        harness.make_defective("i-stuck", MachineDefect::NeverBoots);
+        let (large, minute) = (super::harness::spec("c6i.large"), Duration::from_secs(60));
+        harness.put_idle("i-stuck", large.clone(), 20 * minute).await;
+        if ready_before {
+            let generation = harness.record("i-stuck").unwrap().counts.generation;
+            let label = MachineLabel::new(format!("m{}", "5".repeat(32))).unwrap();
+            let ready = Readiness::Ready(IdleRegistration { generation, label, number: 1 });
+            let note = ReadinessNote { readiness: ready, at: harness.plane.now() };
+            harness.memory.store.note_readiness(&id("i-stuck"), &note).await.unwrap();
+        }
+        let beat = Heartbeat::new(harness.plane.now(), Duration::from_secs(60));
+        harness.memory.store.beat(&id("i-stuck"), &beat).await.unwrap();
+        harness.put_idle("i-quick", large, 10 * minute).await;
+        let begun = harness.plane.clock.steady();
+        let mut request = request("1", 1);
+        request.options.machine_source = SourcePolicy::Pool;
+        let outcome = harness.provision(&request).await;
+        let took = (harness.plane.clock.steady() - begun).as_secs_f64();
+        assert_eq!(names(&outcome.instances), ["i-quick".to_owned()].into(), "{outcome:?}");
+        assert_eq!(outcome.search.hedges, 1);
+        // The loser has 2 s to leave.
+        assert!(took > f64::from(at_least) && took < f64::from(at_most), "{ready_before}: {took}");
+    }
 }

@@ -197,6 +197,7 @@ fn an_idle_agent_goes_by_the_settings_of_the_last_refresh() {
                 period: Duration::from_secs(period),
                 protocol: PROTOCOL,
                 registration: None,
+                ready_claim: None,
                 busy: false,
                 interrupted: false,
             };

@@ -81,6 +81,7 @@ fn stored() -> impl Strategy<Value = BTreeMap<String, String>> {
         [
             "rescue",
             "on-interruption",
+            "runner-label",
             "reuse",
             "machine-logs",
             "local-registration-ms",

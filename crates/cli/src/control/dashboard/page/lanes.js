@@ -12,7 +12,7 @@ const LANES = [
 ];
 const FIRST = 40;
 const MORE = 200;
-const URGENT = ["silent", "failed", "overdue", "retiring", "preserved"];
+const URGENT = ["silent", "failed", "overdue", "unready", "retiring", "preserved"];
 const MOVE_MS = 450;
 
 export class Lanes {

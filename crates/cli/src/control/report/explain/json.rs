@@ -70,12 +70,13 @@ struct LedgerJson {
     /// When the provision began.
     call: String,
     /// `preparation`, `adoption`, `selection`, `creation`, `validation`, `registration` (of the
-    /// slowest warm machine), `clean-up` or `total`.
+    /// slowest warm machine that was not registered when it was claimed), `ready claim` (of the
+    /// slowest that was), `clean-up` or `total`.
     phase: String,
     ms: u64,
     /// The median of recent calls of other runs. `null` if it is not known.
     typical_median_ms: Option<u64>,
-    /// The 95th percentile of them; of a registration, as refresh has stored it.
+    /// The 95th percentile of them; of a registration or a ready claim, as refresh has stored it.
     typical_p95_ms: Option<u64>,
 }
 

@@ -1,6 +1,7 @@
 //! Where the time of a run's provisions went, beside what is usual in the pool.
 
-use ondeck_core::model::summary::ProvisionSummary;
+use ondeck_core::model::readiness::ClaimWay;
+use ondeck_core::model::summary::{MachineNote, ProvisionSummary};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::explain::{PhaseName, RunStory};
 
@@ -19,8 +20,8 @@ pub(super) struct LedgerRow {
     pub(super) p95: Option<u64>,
 }
 
-/// The phases of each call that it entered, and the registration of its slowest machine, which is part
-/// of the selection or of the validation.
+/// The phases of each call that it entered, and what its slowest machines took from their claim until they
+/// served the run, which is part of the selection or of the validation.
 pub(super) fn rows(story: &RunStory) -> Vec<LedgerRow> {
     let mut rows = Vec::new();
     for call in &story.calls {
@@ -28,8 +29,13 @@ pub(super) fn rows(story: &RunStory) -> Vec<LedgerRow> {
         for phase in PhaseName::ALL {
             let Some(ms) = phase.of(&call.phases) else { continue };
             if phase == PhaseName::Total {
-                let usual = story.typical.registration_p95.map(millis);
-                rows.extend(registration(call).map(|ms| row("registration", ms, None, usual)));
+                let ways = [
+                    ("ready claim", true, story.typical.ready_p95),
+                    ("registration", false, story.typical.registration_p95),
+                ];
+                rows.extend(ways.into_iter().filter_map(|(phase, was_ready, usual)| {
+                    Some(row(phase, slowest(call, was_ready)?, None, usual.map(millis)))
+                }));
             }
             let typical = story.typical.phase(phase);
             let (median, p95) = (typical.map(|it| it.median), typical.map(|it| it.p95));
@@ -39,9 +45,11 @@ pub(super) fn rows(story: &RunStory) -> Vec<LedgerRow> {
     rows
 }
 
-/// How long the slowest warm machine took from its claim until its runner was registered.
-fn registration(call: &ProvisionSummary) -> Option<u64> {
-    let warm = call.machines.iter().filter(|note| note.source == "warm");
+/// How long the slowest of the warm machines took from its claim until it served the run: of those that were
+/// registered before, or of the others.
+fn slowest(call: &ProvisionSummary, was_ready: bool) -> Option<u64> {
+    let is_one = |note: &&MachineNote| (note.way == Some(ClaimWay::Ready)) == was_ready;
+    let warm = call.machines.iter().filter(|note| note.source == "warm").filter(is_one);
     warm.filter_map(|note| Some(note.registered_ms?.saturating_sub(note.owned_ms))).max()
 }
 

@@ -74,6 +74,7 @@ pub(super) fn present(story: &MachineStory) -> Vec<String> {
         Some(record) => {
             lines.push(described(record));
             lines.extend(still_there(record, story));
+            lines.extend(registration(record, story));
             if record.state.is_live() {
                 lines.push(agent(&story.status, story.now));
             }
@@ -160,6 +161,31 @@ fn still_there(record: &Record, story: &MachineStory) -> Vec<String> {
         "Past that time, refresh terminates it, or its agent does so itself from {own} on."
     ));
     lines
+}
+
+/// What its runner is registered with, in a pool where that is a label of the machine.
+fn registration(record: &Record, story: &MachineStory) -> Option<String> {
+    if let Some(label) = record.requested.named() {
+        return Some(format!("Jobs of the run reach it under the label {label}."));
+    }
+    let is_idle = record.state == State::Idle && !record.is_expired(story.now);
+    if !is_idle || !story.registers_idle {
+        return None;
+    }
+    let generation = record.counts.generation;
+    if let Some((since, why)) =
+        story.status.why_not_ready((generation, record.updated_at), story.now)
+    {
+        return Some(format!(
+            "It is not registered, since {}{}. A run that claims it waits until it is.",
+            when(since, story.now),
+            because(why)
+        ));
+    }
+    let registered = story.status.readiness.as_ref()?.registration(generation)?;
+    story.status.is_ready_in(generation, story.now).then(|| {
+        format!("It is online under the label {}, so a claim need not wait.", registered.label)
+    })
 }
 
 /// What an operator has decided about it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::readiness::ClaimWay;
 use ondeck_core::model::record::{EventRow, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::summary::{
@@ -108,10 +109,12 @@ fn of_call(story: &RunStory, call: &ProvisionSummary) -> Vec<Line> {
         )
     }));
     lines.extend(call.hedges.iter().map(|note| {
-        let text = format!(
-            "{} was slow to register, so a second machine was looked for beside it.",
-            note.machine
-        );
+        let slow = match note.way {
+            Some(ClaimWay::Ready) => "was online and slow to answer",
+            Some(ClaimWay::Registers) | None => "was slow to register",
+        };
+        let text =
+            format!("{} {slow}, so a second machine was looked for beside it.", note.machine);
         Line::new(at(note.after_ms), LineKind::Wait, text).about([&note.machine])
     }));
     lines.extend(
@@ -119,6 +122,7 @@ fn of_call(story: &RunStory, call: &ProvisionSummary) -> Vec<Line> {
             .iter()
             .map(|note| Line::new(at(note.after_ms), LineKind::Launch, launch(note))),
     );
+    lines.extend(ways(call).map(|(ms, text)| Line::new(at(ms), LineKind::Search, text)));
     lines.extend(readiness(call).map(|(ms, text)| Line::new(at(ms), LineKind::Wait, text)));
     lines.extend(ending(story, call).map(|(kind, text)| Line::new(call.at, kind, text)));
     if call.omitted > 0 {
@@ -229,12 +233,36 @@ fn launch(note: &LaunchNote) -> String {
     }
 }
 
+/// Which of the claimed machines were registered before, in a pool where that differs.
+fn ways(call: &ProvisionSummary) -> Option<(u64, String)> {
+    let of = |way: ClaimWay| -> Vec<String> {
+        let notes = call.machines.iter().filter(|note| note.way == Some(way));
+        notes.map(|note| note.machine.to_string()).collect()
+    };
+    let (ready, registers) = (of(ClaimWay::Ready), of(ClaimWay::Registers));
+    let were = |ids: &[String]| if ids.len() == 1 { "was" } else { "were" };
+    let text = match (ready.as_slice(), registers.as_slice()) {
+        ([], []) => return None,
+        (ready, []) => format!("{} {} online already.", listed(ready), were(ready)),
+        ([], some) => format!("{} had to register when claimed.", listed(some)),
+        (ready, some) => format!(
+            "{} {} online already; {} had to register when claimed.",
+            listed(ready),
+            were(ready),
+            listed(some)
+        ),
+    };
+    let claimed = call.machines.iter().filter(|note| note.way.is_some());
+    Some((claimed.map(|note| note.owned_ms).max()?, text))
+}
+
 /// How long the slowest machine took to be ready, and what it waited for.
 fn readiness(call: &ProvisionSummary) -> Option<(u64, String)> {
     let note = call.machines.iter().find(|note| note.source != "adopted")?;
     let (registered, ready) = (note.registered_ms?, note.ready_ms?);
-    let what = match note.source.as_str() {
-        "warm" => "register its runner",
+    let what = match (note.source.as_str(), note.way) {
+        ("warm", Some(ClaimWay::Ready)) => "let in the run's jobs",
+        ("warm", _) => "register its runner",
         _ => "boot and register its runner",
     };
     let took = millis(registered.saturating_sub(note.owned_ms));

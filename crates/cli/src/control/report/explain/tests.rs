@@ -116,6 +116,7 @@ fn machine(record: Option<Record>, life: Vec<Step>) -> MachineStory {
         status: AgentStatus { readiness: None, heartbeat, report: Some(report) },
         life,
         sight: None,
+        registers_idle: false,
         grace: Duration::from_secs(60),
     }
 }
@@ -318,7 +319,7 @@ fn a_run_that_met_everything() {
             note("i-9", CandidateOutcome::LostToHedge, "", 9_002),
             note("i-1", CandidateOutcome::Ready, "", 9_003),
         ],
-        hedges: vec![HedgeNote { machine: id("i-9"), after_ms: 4_000 }],
+        hedges: vec![HedgeNote { machine: id("i-9"), way: None, after_ms: 4_000 }],
         launches: vec![
             launch(UsageClass::Spot, 2, Some(1), "InsufficientInstanceCapacity", 10_000),
             launch(UsageClass::Spot, 1, Some(0), "no room", 12_000),
@@ -334,6 +335,7 @@ fn a_run_that_met_everything() {
         machines: vec![MachineNote {
             machine: id("i-1"),
             source: "warm".to_owned(),
+            way: None,
             found_ms: Some(30),
             owned_ms: 50,
             registered_ms: Some(8_000),
@@ -399,6 +401,7 @@ fn how_a_run_ended() {
     let note = |name: &str| MachineNote {
         machine: id(name),
         source: "cold".to_owned(),
+        way: None,
         found_ms: None,
         owned_ms: 2_000,
         registered_ms: Some(20_000),

@@ -61,12 +61,22 @@ fn headline(outcome: &Outcome) -> String {
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
     format!(
-        "### ondeck provisioned {} in {}: {}\n\nJobs of this run use {}.\n",
+        "### ondeck provisioned {} in {}: {}\n\n{}\n",
         machines(outcome.instances.len()),
         span(outcome.timings.total),
         counts.join(", "),
-        code(&format!("runs-on: {}", outcome.label)),
+        runs_on(outcome),
     )
+}
+
+/// What the jobs of the run name.
+fn runs_on(outcome: &Outcome) -> String {
+    match outcome.runs_on() {
+        Some(label) => format!("Jobs of this run use {}.", code(&format!("runs-on: {label}"))),
+        None => "Each machine has a label of its own. Jobs of a matrix use \
+                 `runs-on: ${{ fromJSON(needs.provision.outputs.labels)[strategy.job-index] }}`."
+            .to_owned(),
+    }
 }
 
 fn each_machine(instances: &[Provisioned]) -> String {
@@ -280,6 +290,23 @@ mod tests {
         assert!(summary.contains("\n900 more are not shown.\n"));
         assert!(summary.contains(" 980 machines not shown.</sub>"));
         assert!(!summary.contains("<script>"));
+    }
+
+    #[test]
+    fn jobs_name_the_only_label_or_that_of_each_machine() {
+        for (count, own, named) in [
+            (1, false, "Jobs of this run use `runs-on: 7`."),
+            (2, false, "Jobs of this run use `runs-on: 7`."),
+            (1, true, "Jobs of this run use `runs-on: m0`."),
+            (2, true, "Jobs of a matrix use `runs-on: ${{ fromJSON("),
+        ] {
+            let mut outcome = outcome(count);
+            for (n, one) in outcome.instances.iter_mut().enumerate().filter(|_| own) {
+                one.label = format!("m{n}");
+            }
+            let summary = markdown(&outcome, Backend::Aws);
+            assert!(summary.contains(named), "{summary}");
+        }
     }
 
     #[test]

@@ -44,6 +44,10 @@ struct SummaryJson {
     states: BTreeMap<&'static str, usize>,
     /// The same by resource class, for each class that has machines or tickets.
     classes: Vec<ClassJson>,
+    /// Only with `runner-label` `machine`: how many idle machines are registered, so that a claim need not
+    /// wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<usize>,
     /// Of the machines that runs were given lately, how many were warm. `null` if no event tells.
     warm_share: Option<WarmShareJson>,
     /// The idle machine whose last transition is the oldest. `null` if no machine is idle.
@@ -130,6 +134,7 @@ enum ProblemKindJson {
     Silent,
     Failed,
     Overdue,
+    Unready,
     AtCeiling,
     Unreadable,
 }
@@ -165,6 +170,10 @@ struct InstanceJson {
     /// Only if it is so: its run failed, and it is kept for people to examine until the threshold.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     preserved: bool,
+    /// Only of an idle machine with `runner-label` `machine`: whether it is registered, so that a claim need
+    /// not wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<bool>,
     /// How long ago the agent's last heartbeat was. `null` if there was none.
     heartbeat_age_ms: Option<u64>,
     /// The agent's last signal. `null` if there was none.
@@ -190,7 +199,7 @@ struct MarkJson {
 
 /// `silent`: the last heartbeat is older than the agent's own period allows. `failed`: the agent
 /// reports that the machine cannot be used. `overdue`: the threshold has passed, and the machine is
-/// still there. `retiring`: the machine will not return to the pool. `preserved`: kept for people.
+/// still there. `unready`: idle and not registered, with `runner-label` `machine`. `retiring`: the machine will not return to the pool. `preserved`: kept for people.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -198,6 +207,7 @@ enum MarkKindJson {
     Silent,
     Failed,
     Overdue,
+    Unready,
     Retiring,
     Preserved,
 }
@@ -240,6 +250,7 @@ fn summary(summary: &Summary, at: Timestamp) -> SummaryJson {
         machines: summary.groups.values().sum(),
         states: states(&summary.groups),
         classes: summary.classes.iter().map(ClassJson::from).collect(),
+        ready: summary.ready,
         warm_share,
         oldest_idle,
         last_refresh: summary.refreshed.map(|at| at.to_string()),
@@ -278,6 +289,7 @@ impl From<&Problem> for ProblemJson {
                 ProblemKind::Silent => ProblemKindJson::Silent,
                 ProblemKind::Failed => ProblemKindJson::Failed,
                 ProblemKind::Overdue => ProblemKindJson::Overdue,
+                ProblemKind::Unready => ProblemKindJson::Unready,
                 ProblemKind::AtCeiling => ProblemKindJson::AtCeiling,
                 ProblemKind::Unreadable => ProblemKindJson::Unreadable,
             },
@@ -298,6 +310,7 @@ impl From<&Mark> for MarkJson {
             Mark::Silent(_) => MarkKindJson::Silent,
             Mark::Failed(_) => MarkKindJson::Failed,
             Mark::Overdue(_) => MarkKindJson::Overdue,
+            Mark::Unready(_) => MarkKindJson::Unready,
             Mark::Retiring(_) => MarkKindJson::Retiring,
             Mark::Preserved => MarkKindJson::Preserved,
         };
@@ -330,6 +343,7 @@ fn instance(machine: &Judged, now: Timestamp) -> InstanceJson {
         updated_at: record.updated_at.to_string(),
         ticketed_at: time(record.ticketed_at),
         preserved: record.is_preserved(),
+        ready: machine.is_ready,
         heartbeat_age_ms: status.heartbeat.map(|beat| millis(now.since(beat.at))),
         signal: report.map(|report| report.signal.as_str().to_owned()),
         detail: report.map(|report| report.detail.clone()).filter(|detail| !detail.is_empty()),

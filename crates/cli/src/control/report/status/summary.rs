@@ -55,6 +55,7 @@ pub(crate) fn lines(judgement: &Judgement) -> Vec<SummaryLine> {
         }));
     }
     lines.push(SummaryLine::new("pool", pool(summary)));
+    lines.extend(ready(summary).map(|text| SummaryLine::new("ready", text)));
     lines.push(SummaryLine::new("warm", warm(summary)));
     if let Some((id, age)) = &summary.oldest_idle {
         lines.push(SummaryLine::new("oldest idle", format!("{} ({id})", span(*age))));
@@ -103,6 +104,16 @@ fn pool(summary: &Summary) -> String {
     let filled = summary.classes.iter().filter(|it| it.tickets > 0);
     let filled: Vec<String> = filled.map(|it| format!("{} {}", it.class, it.tickets)).collect();
     if filled.is_empty() { "empty".to_owned() } else { filled.join(", ") }
+}
+
+/// How many idle machines are registered, where they are to be.
+fn ready(summary: &Summary) -> Option<String> {
+    let idle = summary.groups.get(&Group::Idle).copied().unwrap_or_default();
+    let ready = summary.ready?;
+    Some(match idle {
+        0 => "no machine is idle".to_owned(),
+        idle => format!("{ready} of {idle} idle machines are online"),
+    })
 }
 
 fn warm(summary: &Summary) -> String {

@@ -96,6 +96,7 @@ fn with_a_story() -> View {
         status: selected.status,
         life: vec![Step::Event { event, before: None }, Step::Gap(gap)],
         sight: None,
+        registers_idle: false,
         grace: Duration::from_secs(60),
     };
     view.tell(&wanted, Ok(ExplainReport::of(Story::Machine(Box::new(story)))));

@@ -2,6 +2,7 @@ use super::*;
 use crate::model::credentials::Minted;
 use crate::model::departure::Departure;
 use crate::model::ids::{IntentId, ResourceClass, RunId};
+use crate::model::label::Label;
 use crate::model::record::{Counts, MachineSpec, State};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
@@ -146,10 +147,21 @@ fn demand(run: &str, age: u64) -> Demand {
     }
 }
 
+fn waiting(of: &str, labels: &[(&str, u32)], own: &[(char, u32)]) -> BTreeMap<RunId, WaitingJobs> {
+    let jobs = WaitingJobs {
+        labels: labels.iter().map(|(name, jobs)| (label(name), *jobs)).collect(),
+        machine_labels: own.iter().map(|(digit, jobs)| (own_label(*digit), *jobs)).collect(),
+    };
+    BTreeMap::from([(RunId::new(of).unwrap(), jobs)])
+}
+
+fn own_label(digit: char) -> MachineLabel {
+    MachineLabel::new(format!("m{}", digit.to_string().repeat(32))).unwrap()
+}
+
 #[test]
 fn jobs_are_unserved_if_no_machine_has_their_label_and_none_is_about_to() {
-    let waiting = BTreeMap::from([(label("7"), 3)]);
-    let carried = |labels: &[&str]| labels.iter().map(|run| label(run)).collect();
+    let jobs = waiting("7", &[("7", 3)], &[]);
     for (has, demands, expected) in [
         (&["7"][..], vec![], None),
         (&["8"], vec![demand("7", 119)], None),
@@ -157,12 +169,41 @@ fn jobs_are_unserved_if_no_machine_has_their_label_and_none_is_about_to() {
         (&[], vec![demand("8", 500)], Some(Severity::Warning)),
         (&[], vec![], Some(Severity::Warning)),
     ] {
-        let found = unserved(&waiting, &carried(has), &demands, now());
+        let labels = has.iter().map(|run| label(run)).collect();
+        let known = Known { labels, ..Known::default() };
+        let found = unserved(&jobs, &known, &demands, now());
         assert_eq!(found.as_ref().map(|it| it.severity), expected, "{has:?} {demands:?}");
         let Some(found) = found else { continue };
         assert_eq!(found.what, "3 jobs wait for labels that no machine has: 7");
     }
-    assert_eq!(unserved(&BTreeMap::new(), &carried(&[]), &[], now()), None);
+    assert_eq!(unserved(&BTreeMap::new(), &Known::default(), &[], now()), None);
+}
+
+#[test]
+fn a_label_of_a_machine_is_the_runs_that_was_given_it() {
+    let jobs = waiting("7", &[], &[('a', 2), ('b', 1)]);
+    let gave = |run: &str, age, digits: &str| Demand {
+        labels: digits.chars().map(own_label).collect(),
+        ..demand(run, age)
+    };
+    for (has, demands, expected) in [
+        ("ab", vec![], None),
+        ("", vec![gave("7", 500, "ab")], Some((3, Severity::Error))),
+        ("a", vec![gave("7", 500, "ab")], Some((1, Severity::Error))),
+        ("", vec![gave("7", 60, "ab")], None),
+        ("b", vec![gave("7", 60, "b")], Some((2, Severity::Warning))),
+        ("", vec![gave("8", 500, "ab")], Some((3, Severity::Warning))),
+        ("", vec![demand("7", 500)], Some((3, Severity::Warning))),
+    ] {
+        let machine_labels = has.chars().map(own_label).collect();
+        let known = Known { machine_labels, ..Known::default() };
+        let found = unserved(&jobs, &known, &demands, now());
+        let count = |it: &Finding| it.what.split(' ').next().unwrap().parse().unwrap();
+        let found_is = found.as_ref().map(|it| (count(it), it.severity));
+        assert_eq!(found_is, expected, "{has} {demands:?}");
+        let Some(found) = found.filter(|it| it.about.len() == 1) else { continue };
+        assert!(found.about[0].ends_with(" (run 7)"), "{found:?}");
+    }
 }
 
 #[test]
@@ -184,7 +225,7 @@ fn a_forge_that_refuses_is_the_only_finding_about_it() {
     let refused = Some(("GitHub refused: 401".to_owned(), "check the token".to_owned()));
     let facts = ForgeFacts { refused, ..ForgeFacts::untold("a token") };
     let mut findings = Findings::default();
-    let none = (&BTreeSet::new(), &BTreeSet::new());
+    let none = &Known::default();
     judge_forge(&facts, none, &[], now(), &mut findings);
     assert_eq!(findings.unchecked, []);
     let [one] = &findings.findings[..] else { panic!("{findings:?}") };

@@ -1,8 +1,12 @@
 //! The checks after a claim: is the heartbeat fresh, and has the runner registered for this run?
 
+use std::sync::OnceLock;
+
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
 use crate::model::heartbeat::{Compatibility, Heartbeat};
+use crate::model::machine_label::RequestedLabel;
+use crate::model::readiness::ClaimWay;
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
@@ -21,15 +25,30 @@ pub(super) enum Checked {
     TooNew,
 }
 
-/// Waits until the machine has registered, or it is known that it will not in time. Fails if the
-/// store does not answer.
+/// The way that each machine of this attempt takes, if it takes the same in any case.
+pub(super) fn known_way(attempt: &Attempt<'_>) -> OnceLock<ClaimWay> {
+    match attempt.requested_label() {
+        RequestedLabel::OfMachine => OnceLock::new(),
+        RequestedLabel::OfRun | RequestedLabel::Named(_) => OnceLock::from(ClaimWay::Registers),
+    }
+}
+
+/// Waits until the machine has registered, or it is known that it will not in time. The first look at its
+/// agent tells the `way`, if it is not known. Fails if the store does not answer.
 pub(super) async fn pass(
     attempt: &Attempt<'_>,
     watch: &AgentWatch<'_>,
     claimed: &Instance<Claimed>,
+    way: &OnceLock<ClaimWay>,
 ) -> Result<Checked, Failure> {
     let timeout = attempt.times.claim_registration_timeout;
-    let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
+    let judge = |status: &AgentStatus, now: Timestamp| {
+        way.get_or_init(|| match status.is_ready_in(claimed.counts().generation, now) {
+            true => ClaimWay::Ready,
+            false => ClaimWay::Registers,
+        });
+        judge(attempt, status, now)
+    };
     Ok(match watch.wait(claimed.id(), timeout, judge).await? {
         Watched::Judged(checked) => checked,
         Watched::TimedOut(status) => Checked::Unregistered(format!(

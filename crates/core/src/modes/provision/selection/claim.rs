@@ -2,6 +2,7 @@
 //! machine is slow to register, the worker may claim a second one; the first that is ready wins.
 
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::pickup::{Candidate, Pickup};
 use super::returns::{Reason, Returns, Unused};
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
+use crate::model::readiness::ClaimWay;
 use crate::model::summary::CandidateOutcome;
 use crate::modes::agent_watch::AgentWatch;
 use crate::modes::plane::{NotCommitted, Reaped};
@@ -38,6 +40,8 @@ struct Taken {
     claimed: Instance<Claimed>,
     /// When it was claimed, in steady time.
     owned: Duration,
+    /// Whether it was registered when it was claimed, once that is known.
+    way: OnceLock<ClaimWay>,
 }
 
 impl Workers<'_> {
@@ -60,7 +64,8 @@ impl Workers<'_> {
         while let Some(candidate) = self.pickup.next(is_needed).await? {
             if let Some(claimed) = self.claim(&candidate).await? {
                 let owned = self.attempt.plane.clock.steady();
-                return Ok(Some(Taken { candidate, claimed, owned }));
+                let way = checks::known_way(self.attempt);
+                return Ok(Some(Taken { candidate, claimed, owned, way }));
             }
             // The refusal has shown that the machine is gone, expired, or owned by another run, so
             // its ticket is of no use.
@@ -77,11 +82,12 @@ impl Workers<'_> {
     /// one of them was ready.
     async fn race(&self, first: Taken) -> Result<bool, Failure> {
         let mut checks = pin!(self.check(&first));
-        if let Some(checked) = self.unless_late(checks.as_mut()).await {
+        if let Some(checked) = self.unless_late(&first.way, checks.as_mut()).await {
             return self.settle(&first, checked?).await;
         }
         self.attempt.holdings.searching(|search| search.hedges += 1);
-        self.attempt.journal.hedged(self.attempt.plane.clock.steady(), first.claimed.id());
+        let (now, id) = (self.attempt.plane.clock.steady(), first.claimed.id());
+        self.attempt.journal.hedged(now, id, self.told_way(&first));
         let is_needed = AtomicBool::new(true);
         let take_another = async {
             self.pickup.ask_again().await;
@@ -107,8 +113,12 @@ impl Workers<'_> {
     }
 
     /// The result of the checks; `None` if it is late and a second machine may be claimed.
-    async fn unless_late<T>(&self, checks: impl Future<Output = T> + Unpin) -> Option<T> {
-        let allowed = pin!(self.hedging.allowed(&*self.attempt.plane.clock));
+    async fn unless_late<T>(
+        &self,
+        way: &OnceLock<ClaimWay>,
+        checks: impl Future<Output = T> + Unpin,
+    ) -> Option<T> {
+        let allowed = pin!(self.hedging.allowed(&*self.attempt.plane.clock, way));
         match select(checks, allowed).await {
             Either::Left((checked, _)) => Some(checked),
             Either::Right(_) => None,
@@ -146,13 +156,13 @@ impl Workers<'_> {
 
     /// Deletes the machine's ticket, and waits for the result of its checks.
     async fn check(&self, taken: &Taken) -> Result<Checked, Failure> {
-        let checks = checks::pass(self.attempt, &self.watch, &taken.claimed);
+        let checks = checks::pass(self.attempt, &self.watch, &taken.claimed, &taken.way);
         join(checks, self.pickup.delete(&taken.candidate)).await.0
     }
 
     /// Acts on the result of the checks. Returns whether the machine is ready.
     async fn settle(&self, taken: &Taken, checked: Checked) -> Result<bool, Failure> {
-        let Taken { candidate, claimed, owned } = taken;
+        let Taken { candidate, claimed, owned, .. } = taken;
         let plane = self.attempt.plane;
         match checked {
             Checked::Ready(registered) => {
@@ -162,7 +172,8 @@ impl Workers<'_> {
                     registered: Some(plane.steady_at(registered.at)),
                     ready: Some(plane.clock.steady()),
                 };
-                self.attempt.holdings.claim(claimed.clone(), moments, registered.label);
+                let way = self.told_way(taken);
+                self.attempt.holdings.claim(claimed.clone(), moments, (registered.label, way));
                 self.note(claimed, CandidateOutcome::Ready, "");
                 return Ok(true);
             }
@@ -197,6 +208,12 @@ impl Workers<'_> {
         self.note(&taken.claimed, CandidateOutcome::LostToHedge, "");
         self.send_back(&taken.claimed, Reason::LostToHedge);
         true
+    }
+
+    /// The way of a machine, for people; `None` where all machines register.
+    fn told_way(&self, taken: &Taken) -> Option<ClaimWay> {
+        let differs = checks::known_way(self.attempt).get().is_none();
+        taken.way.get().copied().filter(|_| differs)
     }
 
     fn note(&self, claimed: &Instance<Claimed>, outcome: CandidateOutcome, why: &str) {

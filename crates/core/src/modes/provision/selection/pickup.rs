@@ -329,35 +329,45 @@ impl<'a> Pickup<'a> {
         };
         if messages.is_empty() {
             inner.exhausted = true;
+            let Inner { second_choice, ready, unserved, .. } = inner;
+            self.look_for_ready(second_choice, ready, *unserved).await;
             return Ok(());
         }
         let mut dropped = Vec::new();
         for message in messages {
             self.sort(inner, message, &mut dropped);
         }
-        if self.prefers_ready && inner.suitable.len() > inner.unserved.max(1) {
-            self.look_for_ready(inner).await;
-        }
-        if !dropped.is_empty() {
-            let class = &self.requirements.class;
-            if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await
-            {
-                // The next provision that receives them deletes them.
-                tracing::warn!("void tickets not deleted: {error}");
-            }
-        }
+        let Inner { suitable, ready, unserved, .. } = inner;
+        join(self.look_for_ready(suitable, ready, *unserved), self.drop_void(&dropped)).await;
         Ok(())
     }
 
-    /// Looks which of the candidates are registered already, if there is a choice. Costs one read; without
-    /// its answer, none counts as ready.
-    async fn look_for_ready(&self, inner: &mut Inner) {
-        let unknown = inner
-            .suitable
-            .iter()
-            .map(|it| &it.idle)
-            .filter(|idle| !inner.ready.contains_key(idle.id()));
-        let unknown: Vec<Instance<Idle>> = unknown.cloned().collect();
+    async fn drop_void(&self, dropped: &[Receipt]) {
+        if dropped.is_empty() {
+            return;
+        }
+        let class = &self.requirements.class;
+        if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, dropped)).await {
+            // The next provision that receives them deletes them.
+            tracing::warn!("void tickets not deleted: {error}");
+        }
+    }
+
+    /// Looks which of the candidates are registered already, if machines of this pool register while they
+    /// are idle and there are more candidates than workers. Costs one read; without its answer, none counts
+    /// as ready.
+    async fn look_for_ready(
+        &self,
+        candidates: &[Candidate],
+        ready: &mut BTreeMap<InstanceId, bool>,
+        unserved: usize,
+    ) {
+        if !self.prefers_ready || candidates.len() <= unserved.max(1) {
+            return;
+        }
+        let unknown = candidates.iter().map(|it| &it.idle);
+        let unknown: Vec<&Instance<Idle>> =
+            unknown.filter(|idle| !ready.contains_key(idle.id())).collect();
         let ids: Vec<InstanceId> = unknown.iter().map(|idle| idle.id().clone()).collect();
         if ids.is_empty() {
             return;
@@ -366,7 +376,7 @@ impl<'a> Pickup<'a> {
         let now = self.plane.now();
         for (idle, status) in unknown.iter().zip(&found) {
             let is_ready = status.is_ready_in(idle.counts().generation, now);
-            inner.ready.insert(idle.id().clone(), is_ready);
+            ready.insert(idle.id().clone(), is_ready);
         }
     }
 
@@ -469,170 +479,4 @@ pub(super) async fn put_back_all(
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::sync::OnceCell;
-
-    use super::*;
-    use crate::model::ids::RunId;
-    use crate::model::record::MachineSpec;
-    use crate::model::requirements::TypePatterns;
-    use crate::model::settings::Settings;
-    use crate::modes::provision::Request;
-    use crate::testkit;
-
-    fn request() -> Request {
-        let mut request = Request::of_run(RunId::new("1").unwrap());
-        request.options.usage = UsageClass::Spot;
-        request
-    }
-
-    fn ticket(plane: &Plane, request: &Request) -> Ticket {
-        let spec = MachineSpec {
-            resource_class: request.options.class.clone(),
-            instance_type: "c6i.large".to_owned(),
-            usage_class: request.options.usage,
-            cpu: 2,
-            mem: 4096,
-        };
-        let threshold = plane.now() + Duration::from_secs(600);
-        let (instance_id, generation, runs) = (InstanceId::new("i-1").unwrap(), 1, Some(1));
-        Ticket { instance_id, spec, threshold, generation, runs }
-    }
-
-    fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
-        let settings = Settings::default();
-        let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
-        let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
-        let (label, reuse) = (request.label(), request.reuse(&settings));
-        let (journal, owned) = (Journal::begin(plane), None);
-        Attempt {
-            plane,
-            request,
-            label,
-            settings,
-            requirements,
-            times,
-            reuse,
-            holdings,
-            journal,
-            owned,
-            noted: OnceCell::new(),
-        }
-    }
-
-    static NEEDED: AtomicBool = AtomicBool::new(true);
-
-    fn pickup<'a>(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
-        Pickup::new(attempt, wanted, tokio::sync::mpsc::unbounded_channel().0)
-    }
-
-    #[tokio::test]
-    async fn an_empty_answer_is_final_unless_another_receiver_holds_a_ticket() {
-        let (plane, memory) = testkit::plane();
-        let (request, hold) = (request(), Duration::from_secs(30));
-        let attempt = attempt(&plane, &request);
-        let queue = Queue::new(&attempt);
-        let asked = |hidden_by_us| {
-            let (queue, clock) = (&queue, plane.clock.clone());
-            async move {
-                let begun = clock.steady();
-                let found = queue.receive(1, || hidden_by_us).await.unwrap().len();
-                (found, clock.steady() - begun)
-            }
-        };
-        assert_eq!(asked(0).await, (0, Duration::ZERO));
-        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        assert_eq!(asked(0).await, (1, Duration::ZERO), "it is there to be had");
-        assert_eq!(asked(1).await, (0, Duration::ZERO), "a worker of ours has it");
-        assert_eq!(asked(0).await, (0, attempt.times.pickup_patience), "another receiver has it");
-        let receives = memory.pool.calls()["receive"];
-        plane.pool.send(&[ticket(&plane, &request)], hold).await.unwrap();
-        assert_eq!(asked(1).await, (0, Duration::ZERO));
-        assert_eq!(memory.pool.calls()["receive"], receives + 1 + 3, "confirmed by three more");
-    }
-
-    #[tokio::test]
-    async fn a_ticket_that_the_quick_receives_miss_is_found_because_the_queue_counts_it() {
-        let (plane, memory) = testkit::plane();
-        let request = request();
-        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        memory.pool.miss_on_quick_receives();
-        let attempt = attempt(&plane, &request);
-        let found = pickup(&attempt, 1).next(&NEEDED).await.unwrap();
-        assert_eq!(found.unwrap().idle.id().as_str(), "i-1");
-        assert_eq!(memory.pool.calls()["receive_thoroughly"], 1);
-    }
-
-    #[tokio::test]
-    async fn the_machine_that_expires_last_is_handed_out_first() {
-        let (plane, _) = testkit::plane();
-        let request = request();
-        let tickets = [("i-1", 300), ("i-2", 900), ("i-3", 600)].map(|(id, seconds)| Ticket {
-            instance_id: InstanceId::new(id).unwrap(),
-            threshold: plane.now() + Duration::from_secs(seconds),
-            ..ticket(&plane, &request)
-        });
-        plane.pool.send(&tickets, Duration::ZERO).await.unwrap();
-        let attempt = attempt(&plane, &request);
-        let pickup = pickup(&attempt, 3);
-        let mut order = Vec::new();
-        while order.len() < 3 {
-            order.push(pickup.next(&NEEDED).await.unwrap().unwrap().idle.id().to_string());
-        }
-        assert_eq!(order, ["i-2", "i-3", "i-1"]);
-    }
-
-    #[tokio::test]
-    async fn a_worker_that_got_no_candidate_no_longer_counts() {
-        let (plane, _) = testkit::plane();
-        let request = request();
-        let class = &request.options.class;
-        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        let attempt = attempt(&plane, &request);
-        let pickup = pickup(&attempt, 3);
-        let first = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
-        for _ in 0..2 {
-            assert!(pickup.next(&NEEDED).await.unwrap().is_none(), "there is only one");
-        }
-        let another = |id| Ticket { instance_id: id, ..ticket(&plane, &request) };
-        let more = ["i-2", "i-3", "i-4"].map(|id| another(InstanceId::new(id).unwrap()));
-        plane.pool.send(&more, Duration::ZERO).await.unwrap();
-        pickup.delete(&first).await;
-        pickup.ask_again().await;
-        pickup.next(&NEEDED).await.unwrap().expect("there are three now");
-        let depth = plane.pool.depth(class).await.unwrap();
-        assert_eq!((depth.visible, depth.held), (2, 1), "one worker is left, and needs one");
-    }
-
-    #[tokio::test]
-    async fn a_worker_that_needs_none_any_more_leaves_tickets_to_others() {
-        let (plane, memory) = testkit::plane();
-        let request = request();
-        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        let attempt = attempt(&plane, &request);
-        let pickup = pickup(&attempt, 2);
-        assert!(pickup.next(&AtomicBool::new(false)).await.unwrap().is_none());
-        assert_eq!(memory.pool.calls().get("receive"), None);
-        pickup.next(&NEEDED).await.unwrap().expect("the other worker still needs it");
-    }
-
-    #[tokio::test]
-    async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
-        let (plane, memory) = testkit::plane();
-        let request = request();
-        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        let attempt = attempt(&plane, &request);
-        let hold = attempt.times.ticket_hold;
-        let pickup = pickup(&attempt, 1);
-        let candidate = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
-        let slow_claim = async {
-            plane.clock.sleep(hold * 3).await;
-            plane.pool.depth(&request.options.class).await.unwrap()
-        };
-        let depth = pickup.holding(&candidate, slow_claim).await;
-        assert_eq!((depth.visible, depth.held), (0, 1), "three holds later");
-        assert!((5..=6).contains(&memory.pool.calls()["extend"]), "{:?}", memory.pool.calls());
-        pickup.delete(&candidate).await;
-        assert_eq!(plane.pool.depth(&request.options.class).await.unwrap().total(), 0);
-    }
-}
+mod tests;

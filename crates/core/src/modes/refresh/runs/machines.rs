@@ -8,7 +8,7 @@ use crate::model::demand::Demand;
 use crate::model::heartbeat::LONGEST_PERIOD;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
-use crate::model::machine_label::{MachineLabel, RequestedLabel};
+use crate::model::machine_label::MachineLabel;
 use crate::model::record::{Record, State};
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
@@ -79,7 +79,7 @@ impl Machines {
             if let Some(label) = label {
                 let serving = machines.labels.entry(label).or_default();
                 serving.live += 1;
-                machines.machine_labels.extend(machine_label(&record, &status));
+                machines.machine_labels.extend(status.machine_label(&record));
                 serving.free += u32::from(!status.heartbeat.is_some_and(|beat| beat.busy));
             }
             machines.seen.push((record, status));
@@ -153,18 +153,6 @@ fn is_overdue(record: &Record, status: &AgentStatus, times: &Times, now: Timesta
     record.state == State::Created
         && status.pulse(now) == Pulse::Never
         && now.since(record.updated_at) > times.validation_timeout
-}
-
-/// The label of its own that the machine is registered with, or is about to be, as far as it is known.
-fn machine_label(record: &Record, status: &AgentStatus) -> Option<MachineLabel> {
-    match &record.requested {
-        RequestedLabel::OfRun => None,
-        RequestedLabel::Named(label) => Some(label.clone()),
-        RequestedLabel::OfMachine => {
-            let report = status.report.as_ref().filter(|report| report.run == record.run);
-            report.and_then(|report| report.machine_label.clone())
-        }
-    }
 }
 
 /// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes

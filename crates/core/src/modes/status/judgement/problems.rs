@@ -62,6 +62,12 @@ pub(super) fn problems(
             "past the threshold",
             "ondeck refresh terminates them",
         ),
+        with(
+            ProblemKind::Unready,
+            "unready",
+            "not registered while idle",
+            "ondeck explain MACHINE tells why; runs can claim it and wait until it registers",
+        ),
     ];
     let first = closed.into_iter().chain(overdue).chain(unknown);
     first.chain(of_machines.into_iter().flatten()).chain(full).chain(unreadable).collect()

@@ -3,6 +3,8 @@ use crate::model::ceiling::MachineCount;
 use crate::model::departure::Departure;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
+use crate::model::machine_label::MachineLabel;
+use crate::model::readiness::{IdleRegistration, NOTHING_SAID, Readiness, ReadinessNote};
 use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
@@ -349,4 +351,55 @@ fn a_closed_pool_and_unreadable_records_are_problems() {
     reading.unreadable = vec![Unreadable { id: "i-9".into(), problem: "state is unknown".into() }];
     let kinds: Vec<_> = judge(reading).summary.problems.iter().map(|it| it.kind).collect();
     assert_eq!(kinds, [ProblemKind::Closed, ProblemKind::Unreadable]);
+}
+
+/// In a pool whose machines register before a run claims them.
+#[test]
+fn an_idle_machine_is_ready_or_unready_where_it_is_to_be_registered() {
+    let label = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
+    let ready = |generation| {
+        Readiness::Ready(IdleRegistration { generation, label: label.clone(), number: 1 })
+    };
+    let fails = |since| Readiness::NotReady {
+        since: noon().before(seconds(since)),
+        why: "no answer".to_owned(),
+    };
+    let untold = vec![Mark::Unready(NOTHING_SAID.to_owned())];
+    for (name, state, said, expected) in [
+        ("ready", State::Idle, Some(ready(0)), (Some(true), vec![])),
+        ("ready before its last run", State::Idle, Some(ready(4)), (Some(false), untold.clone())),
+        ("just idle", State::Idle, Some(fails(59)), (Some(false), vec![])),
+        (
+            "failing",
+            State::Idle,
+            Some(fails(60)),
+            (Some(false), vec![Mark::Unready("no answer".to_owned())]),
+        ),
+        ("of an older agent", State::Idle, None, (Some(false), untold)),
+        ("working", State::Running, Some(fails(600)), (None, vec![])),
+    ] {
+        for runner_label in [RunnerLabel::Machine, RunnerLabel::Run] {
+            let (record, mut status) = machine("i-1", state);
+            status.readiness =
+                said.clone().map(|readiness| ReadinessNote { readiness, at: noon() });
+            let mut reading = reading(vec![(record, status)]);
+            reading.settings.runner_label = runner_label;
+            let judgement = judge(reading);
+            let (one, summary) = (&judgement.machines[0], &judgement.summary);
+            let kinds: Vec<_> = summary.problems.iter().map(|it| it.kind).collect();
+            if runner_label == RunnerLabel::Run {
+                assert_eq!(
+                    (one.is_ready, one.marks.len(), summary.ready),
+                    (None, 0, None),
+                    "{name}"
+                );
+                continue;
+            }
+            let (is_ready, marks) = &expected;
+            assert_eq!((&one.is_ready, &one.marks), (is_ready, marks), "{name}");
+            assert_eq!(summary.ready, Some(usize::from(*is_ready == Some(true))), "{name}");
+            assert_eq!(!kinds.is_empty(), !one.marks.is_empty(), "{name}");
+            assert!(kinds.iter().all(|kind| *kind == ProblemKind::Unready), "{name}: {kinds:?}");
+        }
+    }
 }
