@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::record::{Record, State};
@@ -258,9 +258,15 @@ impl Agent {
     /// run has used the machine and asked for one of its own.
     async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
-        self.withdraw_for_sure(memory, "it leaves its run").await;
-        self.runner.stop().await.map_err(failed("the runner does not stop"))?;
-        self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
+        let removed = async {
+            self.runner.stop().await.map_err(failed("the runner does not stop"))?;
+            self.runner.deregister().await.map_err(failed("the runner is still listed"))
+        };
+        // What was said about the registration is about the idle state that the run has claimed, so it does
+        // not make the machine ready in a later one, and the write need not come first.
+        let withdrawn = self.withdraw_for_sure(memory, "it leaves its run");
+        let (removed, ()) = join(removed, withdrawn).await;
+        removed?;
         let account = self.runner.account().await;
         // Asked after the runner has stopped: until then it may take a job.
         let has_worked = self.runner.has_worked() || assignment.may_have_worked;
