@@ -100,6 +100,7 @@ fn each_fault_is_found_and_a_healthy_pool_has_none() {
     let offline = |name: &str| ListedRunner {
         name: format!("ondeck-{name}"),
         instance: id(name),
+        number: 1,
         online: false,
     };
     assert_eq!(found(&healthy()), []);
