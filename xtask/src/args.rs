@@ -47,6 +47,9 @@ pub(crate) enum Task {
     },
     BenchClaims,
     BenchDashboard,
+    BenchGitHub {
+        rows: Vec<String>,
+    },
     Sim {
         args: Vec<String>,
     },
@@ -128,6 +131,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             None => Task::Bench,
             Some(what) if what == "aws" => {
                 return Ok(Task::BenchAws { rows: behind_dashes(args)? });
+            }
+            Some(what) if what == "github" => {
+                return Ok(Task::BenchGitHub { rows: behind_dashes(args)? });
             }
             Some(what) if what == "claims" => Task::BenchClaims,
             Some(what) if what == "dashboard" => Task::BenchDashboard,
@@ -278,6 +284,8 @@ mod tests {
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws { rows: vec![] }),
             ("bench aws -- warm-10", Task::BenchAws { rows: vec!["warm-10".into()] }),
+            ("bench github", Task::BenchGitHub { rows: vec![] }),
+            ("bench github -- local", Task::BenchGitHub { rows: vec!["local".into()] }),
             ("bench claims", Task::BenchClaims),
             ("bench dashboard", Task::BenchDashboard),
             ("sim", Task::Sim { args: vec![] }),
@@ -316,6 +324,7 @@ mod tests {
             ("vm now", unexpected("now")),
             ("bench 10", unexpected("10")),
             ("bench aws warm-10", unexpected("warm-10")),
+            ("bench github local", unexpected("local")),
             ("release", InvalidArgs::NoPart(String::new())),
             ("release --quick", InvalidArgs::NoPart("--quick".into())),
             ("release --dry-run now", unexpected("now")),

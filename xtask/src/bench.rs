@@ -7,6 +7,7 @@
 mod agents;
 pub(crate) mod aws;
 mod figures;
+pub(crate) mod github;
 mod pool;
 
 use std::path::Path;

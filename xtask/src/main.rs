@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         }
         Task::BenchDashboard => return ExitCode::from(commands::bench_dashboard().run(&root)),
         Task::BenchAws { rows } => return ExitCode::from(bench::aws::run(&root, &rows)),
+        Task::BenchGitHub { rows } => return ExitCode::from(bench::github::run(&root, &rows)),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),
         Task::PlantedBugs => return ExitCode::from(sim::find_all(&root)),

@@ -43,7 +43,7 @@ pub use budget::RequestLimits;
 pub use faults::{GitHubFault, GitHubFaultRule};
 pub use jobs::{Conclusion, Job, JobId, JobState, RunState};
 pub use latency::RegistrationTimes;
-pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};
+pub use runner::{LISTENER_VARIABLE, RunnerPackage, RunnerTimes, run_listener, runner_package};
 pub use runner_faults::RunnerFault;
 pub use runners::GitHubRunner;
 
@@ -76,6 +76,9 @@ pub struct GitHubOptions {
     /// for ten minutes (`lockedUntil`); the source of actions/runner 2.336.0 has that answer in
     /// `RunServiceHttpClient.RenewJobAsync`.
     pub job_lock: Duration,
+    /// How long each request takes beside the rest, as a round trip to a server far away does. The
+    /// listeners' requests take that long too.
+    pub latency: Duration,
     /// How long GitHub takes to open a session.
     pub session_delay: Duration,
     /// How long registrations and sessions take, besides [`session_delay`](GitHubOptions::session_delay).
@@ -106,6 +109,7 @@ impl Default for GitHubOptions {
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
             job_lock: Duration::from_secs(600),
+            latency: Duration::ZERO,
             session_delay: Duration::ZERO,
             registration_times: None,
             cancel_grace: Duration::from_secs(1),
@@ -426,6 +430,11 @@ impl GitHub {
     /// name, or into all runners (`*`), until [`clear_faults`](GitHub::clear_faults) is called.
     pub fn inject_runner_fault(&self, target: &str, fault: RunnerFault) {
         self.shared.change(|state| state.runner_faults.insert(0, (target.to_owned(), fault)));
+    }
+
+    /// Replaces [`GitHubOptions::latency`] for later requests.
+    pub fn set_latency(&self, latency: Duration) {
+        self.shared.quietly(|state| state.options.latency = latency);
     }
 
     /// Advances the clock by which tokens expire. Sessions do not depend on it.

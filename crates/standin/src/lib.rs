@@ -59,7 +59,7 @@ pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,
     GitHubOptions, GitHubRequest, GitHubRunner, GitHubViolation, Job, JobId, JobState,
     LISTENER_VARIABLE, Permission, RegistrationTimes, RequestLimits, RunState, RunnerFault,
-    RunnerPackage, run_listener, runner_package,
+    RunnerPackage, RunnerTimes, run_listener, runner_package,
 };
 pub use injection::{ActiveFault, Occurrence};
 pub use lambda::{FunctionAnswer, Lambda};

@@ -109,6 +109,25 @@ async fn one_registration_serves_one_run() {
     assert_eq!(report.machine_label, Some(second.label));
 }
 
+/// What it has said is about an idle state that is over, so nothing waits for it to be withdrawn but the
+/// answer to the release.
+#[tokio::test]
+async fn a_runner_is_removed_while_its_note_cannot_be_withdrawn() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.memory.store.fail("readiness of an agent");
+    harness.put(idle_in(&record, 1)).await;
+    assert_eq!(harness.own(), None);
+    assert!(!harness.is_ready(1).await);
+    let report = harness.status().await.report.unwrap();
+    assert!(!report.is_free_in(1, Some(&run("1"))), "{report:?}");
+    harness.memory.store.repair();
+    harness.sleep(30 * SECOND).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.is_free_in(1, Some(&run("1"))), "{report:?}");
+    assert!(harness.is_ready(1).await);
+}
+
 /// The agent sees neither the claim nor the owner.
 #[tokio::test]
 async fn a_registration_of_an_earlier_idle_state_is_left() {

@@ -22,8 +22,8 @@ const MACHINES: usize = 60;
 const SCALE: f64 = 1.0;
 /// How long GitHub keeps the session of a listener that is gone.
 const SESSION: Duration = Duration::from_secs(45);
-const REPOSITORY: &str = "acme/web";
-const TOKEN: &str = "github_pat_claims";
+pub(crate) const REPOSITORY: &str = "acme/web";
+pub(crate) const TOKEN: &str = "github_pat_claims";
 const VERSION: &str = "2.336.0";
 
 /// Makes the claims and prints how long they took. Returns the exit code: 1 if a machine was lost.

@@ -32,6 +32,10 @@ pub(crate) struct HarnessOptions {
     pub(crate) latency: Duration,
     /// Receives each finished request.
     pub(crate) watch: Option<Sender<LogEntry>>,
+    /// The program of the control plane and of agents, if not [`program`].
+    pub(crate) program: Option<PathBuf>,
+    /// The variables that say where jobs come from; those of the local forge if there are none.
+    pub(crate) forge: Vec<(&'static str, String)>,
 }
 
 pub(crate) struct BenchHarness {
@@ -41,13 +45,15 @@ pub(crate) struct BenchHarness {
     pool: String,
     home: tempfile::TempDir,
     forge: Vec<(&'static str, String)>,
+    program: PathBuf,
 }
 
 impl BenchHarness {
     pub(crate) fn new(options: HarnessOptions) -> BenchHarness {
         let home = tempfile::tempdir().unwrap();
+        let program = options.program.unwrap_or_else(program);
         let command = MachineCommand {
-            program: program(),
+            program: program.clone(),
             args: ["agent", "--backend", "aws"].map(str::to_owned).to_vec(),
             env: vec![("ONDECK_HOME".to_owned(), home.path().display().to_string())],
         };
@@ -78,8 +84,11 @@ impl BenchHarness {
         // The adapters in this process use the access key of the environment.
         gateway.grant("test", &policy_pool, &[Role::Refresh]);
         let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
-        let forge = vec![("ONDECK_FORGE", "local".to_owned())];
-        let harness = BenchHarness { control, agents, gateway, pool, home, forge };
+        let forge = match options.forge {
+            none if none.is_empty() => vec![("ONDECK_FORGE", "local".to_owned())],
+            given => given,
+        };
+        let harness = BenchHarness { control, agents, gateway, pool, home, forge, program };
         if !options.latency.is_zero() {
             for endpoint in [&harness.control, &harness.agents, &harness.gateway.endpoint(PROBE)] {
                 endpoint.inject(AwsFaultRule::new(AwsFault::Delay(options.latency)));
@@ -90,8 +99,10 @@ impl BenchHarness {
 
     /// Machines that boot at once and take their jobs from this GitHub.
     pub(crate) fn with_jobs_of(github: &GitHub) -> BenchHarness {
-        let options = HarnessOptions { agents: true, checked: true, ..HarnessOptions::default() };
-        BenchHarness { forge: claims::variables(github), ..BenchHarness::new(options) }
+        let forge = claims::variables(github);
+        let options =
+            HarnessOptions { agents: true, checked: true, forge, ..HarnessOptions::default() };
+        BenchHarness::new(options)
     }
 
     /// The adapters in this process, at an endpoint with the latency of the program's.
@@ -110,14 +121,7 @@ impl BenchHarness {
     }
 
     pub(crate) fn refresh(&self) {
-        self.ondeck(&[
-            "refresh",
-            "--ami=ami-0123456789abcdef0",
-            "--subnet-ids=subnet-0a subnet-0b",
-            "--iam-instance-profile=ondeck-machine",
-            // Long enough for a benchmark on a busy computer; costs nothing.
-            "--idle-time-sec=3600",
-        ]);
+        self.ondeck(&REFRESH);
     }
 
     /// Runs it. Returns what it printed, if that is JSON.
@@ -134,7 +138,7 @@ impl BenchHarness {
     /// Runs it and expects this exit code. Returns how long the process took, and what it printed.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> (Duration, Value) {
         let mode = arguments[0].as_ref().to_string_lossy();
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .env("ONDECK_BACKEND", "aws")
@@ -152,6 +156,16 @@ impl BenchHarness {
         (took, serde_json::from_slice(&done.stdout).unwrap_or_default())
     }
 }
+
+/// The call that sets a pool up.
+pub(crate) const REFRESH: [&str; 5] = [
+    "refresh",
+    "--ami=ami-0123456789abcdef0",
+    "--subnet-ids=subnet-0a subnet-0b",
+    "--iam-instance-profile=ondeck-machine",
+    // Long enough for a benchmark on a busy computer; costs nothing.
+    "--idle-time-sec=3600",
+];
 
 /// The endpoint of calls that measure a round trip.
 const PROBE: &str = "probe";

@@ -18,7 +18,6 @@ mod search;
 mod warm;
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 use crate::adapters::Adapters;
 use crate::calls;
 use crate::harness::BenchHarness;
+use crate::selection::{self, is_selected};
 use load::Load;
 
 /// What the gateway adds to each call unless `--latency-ms` says otherwise. A round trip then takes
@@ -120,10 +120,7 @@ impl Bench {
 
     /// Whether a row is selected, by its name or by the first words of it.
     fn wants(&self, row: &str) -> bool {
-        let begins = |words: &String| row.strip_prefix(words.as_str());
-        let is_meant =
-            |words: &String| begins(words).is_some_and(|rest| !rest.starts_with(is_word));
-        self.selected.is_empty() || self.selected.iter().any(is_meant)
+        is_selected(&self.selected, row)
     }
 
     fn wants_any(&self, rows: &[&str]) -> bool {
@@ -185,8 +182,7 @@ impl Bench {
 
     /// Says on stderr how far the benchmark is.
     fn note(&self, what: &str) {
-        let mut out = std::io::stderr().lock();
-        writeln!(out, "{:>6.1} s  {what}", self.started.elapsed().as_secs_f64()).unwrap();
+        selection::note(self.started, what);
     }
 
     fn write(&self) {
@@ -199,10 +195,6 @@ impl Bench {
         });
         fs::write(folder.join("aws.json"), format!("{results:#}\n")).unwrap();
     }
-}
-
-fn is_word(c: char) -> bool {
-    c != '-'
 }
 
 /// The median of a few calls, one after the other.
@@ -237,7 +229,7 @@ impl Round {
 }
 
 /// The calls of a log as texts, such as `12 Query`: the first began at 0.
-fn operations(mut log: Vec<LogEntry>) -> Vec<String> {
+pub(crate) fn operations(mut log: Vec<LogEntry>) -> Vec<String> {
     log.sort_by_key(|entry| entry.at);
     let Some(first) = log.first().map(|entry| entry.at) else { return Vec::new() };
     let text = |entry: &LogEntry| {

@@ -2,7 +2,8 @@
 //! program and the emulators.
 //!
 //! Without arguments, everything is measured. Arguments select rows by their names or by the first
-//! words of these, such as `warm-10` or `release`.
+//! words of these, such as `warm-10` or `release`. After the word `github`, the rows are those of a
+//! GitHub whose runners take their time, on both backends.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 
@@ -10,8 +11,10 @@ mod adapters;
 mod calls;
 mod claims;
 mod fakes;
+mod github;
 mod harness;
 mod latency;
+mod selection;
 mod units;
 
 use latency::local_claims;
@@ -21,6 +24,10 @@ fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let succeeded = match arguments.first().map(String::as_str) {
+        Some("github") => {
+            github::run(&arguments[1..]);
+            true
+        }
         Some("claims") => std::process::exit(claims::run()),
         Some(local_claims::WORKER) => return local_claims::work(&arguments[1..]),
         _ => latency::run(&arguments),

@@ -47,7 +47,7 @@ use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::model::summary::WaitCause;
 use crate::modes::plane::Plane;
-use crate::ports::Listing;
+use crate::ports::{Listing, PortError};
 use crate::runtime::stop::StopSignal;
 
 /// How long what was read while the settings were read may be relied on. A provision that has waited
@@ -69,7 +69,7 @@ struct Attempt<'a> {
     /// The machines that the run has, if they were read a moment ago.
     owned: Option<Listing>,
     /// Set when what the run asks for is stored, or that has failed.
-    noted: OnceCell<()>,
+    noted: OnceCell<Option<Demand>>,
 }
 
 /// What an attempt has to know before it begins.
@@ -215,25 +215,28 @@ impl<'a> Attempt<'a> {
     }
 
     /// Stores the request, once, so that refresh can rescue the run later, and does not release it
-    /// because it had completed before. Failing to store it does not fail the provision.
-    async fn note_demand(&self) {
+    /// because it had completed before. Failing to store it does not fail the provision. Returns what is
+    /// stored, if that is known.
+    async fn note_demand(&self) -> Option<&Demand> {
         if self.request.is_of_refresh() {
-            return;
+            return None;
         }
         let store = async || {
             let demand = Demand::of(self.request, self.journal.began());
             let stored = match self.settings.runner_label {
                 RunnerLabel::Run => {
-                    self.plane.retried(|| self.plane.store.put_demand(&demand)).await
+                    let put = self.plane.retried(|| self.plane.store.put_demand(&demand)).await;
+                    put.map(|()| demand)
                 }
                 RunnerLabel::Machine => labels::renew_demand(self, demand).await,
             };
-            if let Err(error) = stored {
+            let log = |error: &PortError| {
                 let why = "the run's request was not stored, refresh cannot rescue it";
                 tracing::warn!("{why}: {error}");
-            }
+            };
+            stored.inspect_err(log).ok()
         };
-        self.noted.get_or_init(store).await;
+        self.noted.get_or_init(store).await.as_ref()
     }
 
     /// What the runners of the machines are to be registered with.

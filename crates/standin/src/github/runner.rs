@@ -23,6 +23,7 @@ use server::ServerError;
 use terminal::{print_error, print_line};
 
 pub use package::{RunnerPackage, runner_package};
+pub use pauses::RunnerTimes;
 
 /// The variable with the path of the listener's program, if that is not beside the test's.
 pub const LISTENER_VARIABLE: &str = "ONDECK_TEST_RUNNER";

@@ -28,14 +28,15 @@ pub(super) struct Serving(pub(super) Arc<Shared>);
 impl Handler for Serving {
     async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
         let shared = &self.0;
-        let behind_tls = shared.look(|state| state.options.behind_tls);
+        let (behind_tls, latency) =
+            shared.look(|state| (state.options.behind_tls, state.options.latency));
         let ask = ApiRequest::of(connection, head, body, behind_tls);
         let rules = locked(&shared.rules).clone();
         let (delay, fault) = plan(&ask, &rules);
         let caller = shared.look(|state| caller_name(state, &ask));
         let mut noting = Noting::new(shared, &ask, caller.clone(), fault);
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+        if !(delay + latency).is_zero() {
+            tokio::time::sleep(delay + latency).await;
         }
         let outcome = match fault {
             None | Some(GitHubFault::Delay(_)) => {

@@ -19,35 +19,43 @@ pub(super) async fn store(attempt: &Attempt<'_>) -> Result<(), Failure> {
     if labels.is_empty() || attempt.request.is_of_refresh() {
         return Ok(());
     }
-    attempt.note_demand().await;
+    let noted = attempt.note_demand().await.cloned();
     let asked = Demand::of(attempt.request, attempt.journal.began());
     let change = |found: Option<&Demand>| with(found.unwrap_or(&asked).clone(), &labels);
-    replace(attempt, &asked, change).await.map_err(Failure::from)
+    replace(attempt, &asked, noted, change).await.map(drop).map_err(Failure::from)
 }
 
-/// Stores what the run asks for now, and keeps the labels that it was given before.
-pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortResult<()> {
+/// Stores what the run asks for now, and keeps the labels that it was given before. Returns what is stored.
+pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortResult<Demand> {
     let change = |found: Option<&Demand>| {
         let labels = found.map(|demand| demand.labels.clone()).unwrap_or_default();
         Demand { labels, ..asked.clone() }
     };
-    replace(attempt, &asked, change).await
+    replace(attempt, &asked, None, change).await
 }
 
 /// Replaces the demand of the request by what `change` makes of it, until no other process comes between.
+/// Returns what is stored then. The first attempt takes what is `known` to be stored for that and does not
+/// read it, since a run waits for its labels.
 async fn replace(
     attempt: &Attempt<'_>,
     asked: &Demand,
+    mut known: Option<Demand>,
     change: impl Fn(Option<&Demand>) -> Demand,
-) -> PortResult<()> {
+) -> PortResult<Demand> {
     let plane = attempt.plane;
     let runs = std::slice::from_ref(&asked.run);
     for _ in 0..ATTEMPTS {
-        let demands = plane.retried(|| plane.store.demands(runs)).await?;
-        let found = demands.iter().find(|demand| demand.label() == asked.label());
-        let next = change(found);
-        if found == Some(&next) || plane.replace_demand(found, &next).await? {
-            return Ok(());
+        let found = match known.take() {
+            Some(known) => Some(known),
+            None => {
+                let demands = plane.retried(|| plane.store.demands(runs)).await?;
+                demands.into_iter().find(|demand| demand.label() == asked.label())
+            }
+        };
+        let next = change(found.as_ref());
+        if found.as_ref() == Some(&next) || plane.replace_demand(found.as_ref(), &next).await? {
+            return Ok(next);
         }
     }
     let reason = "the demand of the run keeps changing".to_owned();

@@ -72,6 +72,20 @@ async fn a_warm_claim_uses_the_registration_of_the_idle_machine() {
     assert_eq!(harness.stored_labels("1").await, [ready.label.to_string()].into());
 }
 
+/// A run waits for its labels to be stored, so what is known of its demand is not read for that.
+#[tokio::test]
+async fn the_labels_of_a_run_are_stored_by_one_write() {
+    let harness = pool(&[]).await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.sleep(SOON).await;
+    let reads = || harness.memory.store.calls().get("demands").copied().unwrap_or_default();
+    let before = reads();
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!((outcome.failure.as_ref(), outcome.count(MachineSource::Warm)), (None, 1));
+    assert_eq!(reads() - before, 1, "when it is stored what the run asks for");
+    assert_eq!(harness.stored_labels("1").await, labels(&outcome));
+}
+
 #[tokio::test]
 async fn new_machines_have_a_label_each() {
     let harness = pool(&[]).await;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::github::protocol::{Exchange, Exchanged, Registered, Registration, UNKNOWN_FLAGS};
 
 use super::command::Command;
-use super::pauses::Pauses;
+use super::pauses::{Pauses, RunnerTimes, wait_as_real};
 use super::server::{Reply, Server, ServerError};
 use super::settings::{self, CredentialData, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_section, print_success};
@@ -27,6 +27,7 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Serv
              runner, run 'config.cmd remove' or './config.sh remove' first.",
         ));
     }
+    wait_as_real(root, |times| times.configure).await;
     print_section("Authentication");
     let url = needed(command, "url")?.trim_end_matches('/').to_owned();
     let exchanged = exchange(root, &url, command).await?;
@@ -36,6 +37,12 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Serv
     print_section("Runner Registration");
     let registration = registration(root, command)?;
     let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
+    if RunnerTimes::of(root).is_some() {
+        for path in ["/runner-groups", "/runners"] {
+            let request = Request { method: "GET", word: "Get", path: path.to_owned() };
+            request.send(&server, &(), Pauses::of(root)).await?;
+        }
+    }
     let request = Request { method: "POST", word: "Post", path: "/runners".to_owned() };
     let reply = request.send(&server, &registration, Pauses::of(root)).await?;
     if reply.status == StatusCode::CONFLICT {
@@ -111,6 +118,7 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Se
         settings::forget_settings(root);
         return Ok(());
     }
+    wait_as_real(root, |times| times.remove).await;
     print_section("Runner removal");
     match &configured {
         Some(settings) if has_credentials => {

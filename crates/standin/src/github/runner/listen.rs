@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::github::protocol::{Message, Opened, Opening, Order};
 
 use super::job::{Place, Stop};
-use super::pauses::Pauses;
+use super::pauses::{Pauses, RunnerTimes, wait_as_real};
 use super::server::{Reply, Server, ServerError};
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_success, timestamped};
@@ -47,8 +47,12 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
         pauses: Pauses::of(root),
         settings,
     };
+    let opening = async {
+        wait_as_real(root, |times| times.listen).await;
+        listener.open().await
+    };
     let session = tokio::select! {
-        opened = listener.open() => match opened {
+        opened = opening => match opened {
             Ok(session) => session,
             Err(end) => return end,
         },
@@ -67,6 +71,7 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
     let path = format!("/sessions/{session}");
     // If this fails, GitHub ends the session after a while.
     listener.server.ask("DELETE", &path, &()).await.ok();
+    wait_as_real(root, |times| times.end).await;
     end
 }
 
@@ -147,6 +152,12 @@ impl Listener {
         opening: &Opening,
         pause: Duration,
     ) -> Result<Reply, ServerError> {
+        if RunnerTimes::of(&self.place.root).is_some() {
+            // If these fail, so does the request for the session.
+            for path in ["/connection", "/oauth2/token"] {
+                self.server.ask("GET", path, &()).await.ok();
+            }
+        }
         for seconds in [11, 13, 17] {
             let reply = self.server.ask("POST", "/sessions", opening).await?;
             if !matches!(reply.status.as_u16(), 502..=504) {

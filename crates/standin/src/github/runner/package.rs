@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::pauses::RunnerTimes;
 use super::{LISTENER_VARIABLE, worker};
 
 /// The file with [`RunnerPackage::session_pause`], in seconds.
 pub(super) const SESSION_PAUSE: &str = "session-pause";
 /// The file with [`RunnerPackage::closing_pause`], in seconds.
 pub(super) const CLOSING_PAUSE: &str = "closing-pause";
+/// The file with [`RunnerPackage::times`], if it has them.
+pub(super) const TIMES: &str = "times";
 /// The file name of the listener's program.
 const LISTENER: &str = "ondeck-runner-standin";
 const SCRIPTS: [(&str, &str); 4] = [
@@ -35,6 +38,9 @@ pub struct RunnerPackage {
     /// How long after the end of a job the listener says so. If it gets a signal meanwhile, it says
     /// that the job was cancelled, also if it was not.
     pub closing_pause: Duration,
+    /// How long its commands take by themselves. Without it they are as fast as they can be, and do not
+    /// make those requests of the real one whose answers they do not need.
+    pub times: Option<RunnerTimes>,
 }
 
 /// Builds a package of this version as a `tar.gz`, with the defaults of the real one.
@@ -46,13 +52,14 @@ pub fn runner_package(version: &str) -> Vec<u8> {
 }
 
 impl Default for RunnerPackage {
-    /// A package with the times of the real one.
+    /// A package with the pauses of the real one.
     fn default() -> RunnerPackage {
         RunnerPackage {
             version: "2.336.0".to_owned(),
             restart_pause: Duration::from_secs(5),
             session_pause: Duration::from_secs(30),
             closing_pause: Duration::from_millis(40),
+            times: None,
         }
     }
 }
@@ -95,6 +102,9 @@ impl RunnerPackage {
         {
             let seconds = pause.as_secs_f64().to_string();
             fs::write(bin.join(name), seconds).expect("a file can be written");
+        }
+        if let Some(times) = self.times {
+            fs::write(bin.join(TIMES), times.to_text()).expect("a file can be written");
         }
         fs::copy(listener(), bin.join("Runner.Listener")).expect("a program can be copied");
         let worker = bin.join(worker::NAME);

@@ -1,6 +1,7 @@
 //! The runner double: sessions, jobs, hooks, signals and exit codes.
 
 mod harness;
+mod times;
 
 use std::time::{Duration, Instant};
 

@@ -41,9 +41,13 @@ impl RunnerHarness {
     }
 
     pub(crate) fn on(github: GitHub) -> RunnerHarness {
+        RunnerHarness::with(github, &quick_package())
+    }
+
+    pub(super) fn with(github: GitHub, package: &RunnerPackage) -> RunnerHarness {
         let harness =
             RunnerHarness { github, folder: tempfile::tempdir().unwrap(), variables: Vec::new() };
-        quick_package().lay_out(harness.folder.path());
+        package.lay_out(harness.folder.path());
         harness
     }
 
