@@ -94,7 +94,7 @@ fn a_job_that_arrives_first_waits<P: Driven>(harness: &GitHubHarness<P>) {
     let job = harness.queue_for("52", &label, "echo run $ONDECK_RUN_ID");
     harness.github.wait_until(job, LIMIT, |job| job.state == JobState::InProgress);
     let provisioned = harness.provision("52", 1).succeeded();
-    assert_eq!(labels(&provisioned), [label.clone()]);
+    assert_eq!(labels(&provisioned), std::slice::from_ref(&label));
     assert_eq!(provisioned.json()["label"], Value::from(label));
     assert!(harness.done(job).log.contains("run 52\n"));
     harness.release("52").succeeded();
