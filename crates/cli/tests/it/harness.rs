@@ -317,6 +317,19 @@ pub(crate) fn signal(pid: i32, which: Signal) {
     assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
 }
 
+/// Runs a test on two pools side by side: one whose machines register for their run, and one whose
+/// machines register while they are idle. The test gets the input of its pool.
+pub(crate) fn with_both_labels(test: impl Fn(&'static str) + Sync) {
+    std::thread::scope(|scope| {
+        for label in ["--runner-label=run", "--runner-label=machine"] {
+            let test = &test;
+            // A panic tells the name of its thread.
+            let thread = std::thread::Builder::new().name(label.to_owned());
+            thread.spawn_scoped(scope, move || test(label)).unwrap();
+        }
+    });
+}
+
 /// Shown where the test fails.
 #[expect(clippy::print_stdout, reason = "the test's own account, which the test runner keeps")]
 pub(crate) fn say(line: &str) {
