@@ -86,6 +86,9 @@ pub(super) struct Column {
 /// A warm provision and the release after it.
 pub(super) struct HandOver {
     pub(super) provisioned: Duration,
+    /// How much of that passed between the last registration and the look that found it. Looks become less
+    /// frequent with time, which hides what registrations take.
+    pub(super) unseen: Duration,
     /// The calls of AWS that the provision made, each with its start in milliseconds.
     pub(super) operations: Vec<String>,
     pub(super) released: Duration,
@@ -192,6 +195,12 @@ impl Column {
         let (took, outcome) = self.run(&provision(&run, count));
         assert_warm(&outcome, count);
         let provisioned = (before + took) / (more + 1);
+        let last = |field| {
+            outcome["instances"].as_array()?.iter().filter_map(|it| it[field].as_u64()).max()
+        };
+        let (ready, registered) = (last("readyMs"), last("registeredMs"));
+        let unseen = ready.unwrap_or_default().saturating_sub(registered.unwrap_or_default());
+        let unseen = Duration::from_millis(unseen);
         let operations = self.operations();
         let listed = self.listed();
         let (began, began_at) = (Instant::now(), SystemTime::now());
@@ -202,7 +211,7 @@ impl Column {
         let ready_again = began.elapsed();
         let freed = self.is_read.then(|| self.place.reader().freed(&outcome)).flatten();
         let freed = freed.and_then(|at| at.duration_since(began_at).ok()).unwrap_or_default();
-        HandOver { provisioned, operations, released, freed, ready_again }
+        HandOver { provisioned, unseen, operations, released, freed, ready_again }
     }
 
     /// Provisions for several runs in a row, and releases all of them. Returns how long the provisions took

@@ -19,7 +19,8 @@ const FEW: usize = 10;
 const MANY: usize = 50;
 
 /// The kinds of rows, in the order of their figures.
-const KINDS: [&str; 5] = ["warm-ready", "warm-run", "release", "whole-release", "again"];
+const KINDS: [&str; 6] =
+    ["warm-ready", "warm-run", "whole-warm-run", "release", "whole-release", "again"];
 
 /// Figures of one row, one for each round.
 #[derive(Default)]
@@ -51,7 +52,7 @@ pub(super) fn measure(bench: &mut Bench, backend: Backend) {
         compare(bench, backend, &mut columns, MANY);
     }
     if let Some(before) = bench.before.clone()
-        && wants(bench, rows(&[MANY], &["warm-run"]))
+        && wants(bench, rows(&[MANY], &["warm-run", "whole-warm-run"]))
     {
         let mut columns = open(bench, backend, &[Way::OfRun, Way::Before(before)], MANY);
         compare(bench, backend, &mut columns, MANY);
@@ -100,11 +101,12 @@ fn compare(bench: &mut Bench, backend: Backend, columns: &mut [(Way, Column)], c
             let run = of(&|way| *way == Way::OfRun);
             let before = of(&|way| matches!(way, Way::Before(_)));
             figures[0].push_provisions(ready, local);
-            figures[1].push_provisions(run, before);
-            figures[2].push(ready, run, |it| it.freed);
-            figures[3].push(ready, run, |it| it.released);
+            figures[1].push(run, before, |it| it.provisioned.saturating_sub(it.unseen));
+            figures[2].push_provisions(run, before);
+            figures[3].push(ready, run, |it| it.freed);
+            figures[4].push(ready, run, |it| it.released);
             if let Some(ready) = ready {
-                figures[4].0.push(json!({ "ms": millis(ready.ready_again) }));
+                figures[5].0.push(json!({ "ms": millis(ready.ready_again) }));
             }
         }
         let latency_ms = latency.as_millis();
