@@ -145,7 +145,7 @@ impl Agent {
     }
 
     fn begin_idle<'a>(&'a self, memory: &Memory, generation: u32) -> Idle<'a> {
-        memory.not_ready(self.clock.now(), "it has not registered yet");
+        memory.no_longer_ready(self.clock.now(), "it has not registered yet");
         Idle {
             label: MachineLabel::random(&*self.random),
             generation,
@@ -310,12 +310,13 @@ impl Agent {
         self.tell_readiness(memory).await.ok();
     }
 
-    /// As [`Agent::withdraw`], and retries until the store has it. Does nothing if nothing was ever said.
+    /// As [`Agent::withdraw`], for a machine that begins anew, and retries until the store has it. Does
+    /// nothing if nothing was ever said.
     pub(crate) async fn withdraw_for_sure(&self, memory: &Memory, why: &str) {
         if memory.readiness().is_none() {
             return;
         }
-        memory.not_ready(self.clock.now(), why);
+        memory.no_longer_ready(self.clock.now(), why);
         let told =
             retry(&*self.clock, &*self.random, Retry::PATIENT, |_| self.tell_readiness(memory));
         drop(told.await);

@@ -253,3 +253,20 @@ async fn an_agent_that_starts_withdraws_what_was_said() {
         panic!("its listener has died with the earlier process");
     };
 }
+
+/// Refresh retires a machine that has not been ready for long.
+#[tokio::test]
+async fn the_time_of_a_run_does_not_count_as_not_ready() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let created = harness.insert_record(State::Created, HOUR);
+    harness.memory.store.insert(Record { requested: RequestedLabel::OfMachine, ..created.clone() });
+    harness.boot_with(MachineDefect::CannotRegister, harness.plane.clock.clone());
+    harness.sleep(Duration::from_secs(1_200)).await;
+    let returned = harness.plane.now();
+    harness.put(idle_in(&created, 1)).await;
+    harness.sleep(10 * SECOND).await;
+    let Some(Readiness::NotReady { since, .. }) = harness.readiness().await else {
+        panic!("it cannot register");
+    };
+    assert!(since >= returned, "not since {since}, before it returned at {returned}");
+}
