@@ -191,17 +191,17 @@ impl Agent {
     /// work does not. Returns whether the heartbeat was sent. If the read fails, what was known last
     /// stays in force.
     async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
+        let told = self.tell_readiness(memory).await;
+        if told.is_err() && memory.is_withdrawal_untold() {
+            // With a fresh heartbeat, the machine would be taken for ready.
+            return false;
+        }
         let heartbeat = Heartbeat {
             registration: memory.registration(),
             busy: self.runner.is_busy(),
             interrupted: memory.interruption().is_some(),
             ..Heartbeat::new(self.clock.now(), period)
         };
-        let told = self.tell_readiness(memory).await;
-        if told.is_err() && memory.is_withdrawal_untold() {
-            // With a fresh heartbeat, the machine would be taken for ready.
-            return false;
-        }
         let beat = self.store.beat(&self.id, &heartbeat).await;
         memory.with_refusals(|refusals| refusals.beat(&beat));
         self.log_failure(memory, "heartbeat not sent", &beat);
