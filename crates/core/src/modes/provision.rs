@@ -222,13 +222,7 @@ impl<'a> Attempt<'a> {
         }
         let store = async || {
             let demand = Demand::of(self.request, self.journal.began());
-            let stored = match self.settings.runner_label {
-                RunnerLabel::Run => {
-                    self.plane.retried(|| self.plane.store.put_demand(&demand)).await
-                }
-                RunnerLabel::Machine => labels::renew_demand(self, demand).await,
-            };
-            if let Err(error) = stored {
+            if let Err(error) = labels::renew_demand(self, demand).await {
                 let why = "the run's request was not stored, refresh cannot rescue it";
                 tracing::warn!("{why}: {error}");
             }

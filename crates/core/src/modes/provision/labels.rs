@@ -25,8 +25,13 @@ pub(super) async fn store(attempt: &Attempt<'_>) -> Result<(), Failure> {
     replace(attempt, &asked, change).await.map_err(Failure::from)
 }
 
-/// Stores what the run asks for now, and keeps the labels that it was given before.
+/// Stores what the run asks for now, and keeps the labels that it was given before, also if machines have
+/// the label of their run by now. Costs one call for a run that has asked for nothing before.
 pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortResult<()> {
+    let plane = attempt.plane;
+    if plane.retried(|| plane.store.replace_demand(None, &asked)).await? {
+        return Ok(());
+    }
     let change = |found: Option<&Demand>| {
         let labels = found.map(|demand| demand.labels.clone()).unwrap_or_default();
         Demand { labels, ..asked.clone() }

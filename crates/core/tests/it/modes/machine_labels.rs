@@ -18,8 +18,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// Refreshed with these settings.
 async fn pool(given: &[(&str, &str)]) -> Harness {
     let harness = Harness::with(given).await;
-    let setting = BTreeMap::from([("runner-label".to_owned(), "machine".to_owned())]);
-    harness.plane.store.put_settings(&setting).await.unwrap();
+    harness.set_runner_label("machine").await;
     harness
 }
 
@@ -31,6 +30,11 @@ impl Harness {
 
     fn owner(&self, name: &str) -> Option<String> {
         self.labels.own(&id(name))?.owner.map(|run| run.to_string())
+    }
+
+    async fn set_runner_label(&self, kind: &str) {
+        let setting = BTreeMap::from([("runner-label".to_owned(), kind.to_owned())]);
+        self.plane.store.put_settings(&setting).await.unwrap();
     }
 
     /// The labels that are stored with the run's only demand.
@@ -209,8 +213,7 @@ async fn a_pool_can_change_the_kind_of_label() {
     let harness = pool(&[]).await;
     harness.idle("i-a", "c6i.large").await;
     harness.sleep(SOON).await;
-    let back = BTreeMap::from([("runner-label".to_owned(), "run".to_owned())]);
-    harness.plane.store.put_settings(&back).await.unwrap();
+    harness.set_runner_label("run").await;
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!((outcome.failure.as_ref(), outcome.count(MachineSource::Warm)), (None, 1));
     assert_eq!(labels(&outcome), ["1".to_owned()].into());
@@ -302,4 +305,21 @@ async fn a_machine_that_alone_cannot_register_is_replaced() {
     let rotated: BTreeSet<String> = refreshed.rotated.iter().map(ToString::to_string).collect();
     assert_eq!(rotated, ["i-bad".to_owned(), "i-worse".to_owned()].into());
     assert!(harness.is_ready("i-good").await);
+}
+
+/// Its jobs are run again with the outputs of before, also after it has asked once more.
+#[tokio::test]
+async fn a_run_keeps_its_labels_when_the_setting_changes() {
+    let harness = pool(&[]).await;
+    let old = harness.provision(&request("1", 1)).await.runs_on().unwrap();
+    harness.release("1").await;
+    harness.set_runner_label("run").await;
+    let again = harness.provision(&request("1", 1)).await;
+    assert_eq!(labels(&again), ["1".to_owned()].into());
+    assert_eq!(harness.stored_labels("1").await, [old.clone()].into());
+    let label = MachineLabel::new(old).unwrap();
+    harness.memory.forge.queue_job_for_machine(run("1"), label.clone());
+    assert_eq!(harness.refresh().await.rescued.len(), 1);
+    let named = RequestedLabel::Named(label);
+    assert_eq!(harness.memory.store.select(|record| record.requested == named).len(), 1);
 }
