@@ -230,10 +230,14 @@ impl<'a> Attempt<'a> {
         self.noted.get_or_init(store).await;
     }
 
-    /// What the runners of the machines are to be registered with.
+    /// What the runners of the machines are to be registered with. A rescue goes by what jobs wait for,
+    /// also if the setting has changed since the run asked.
     fn requested_label(&self) -> RequestedLabel {
         if let Some(named) = &self.request.named {
             return RequestedLabel::Named(named.clone());
+        }
+        if self.request.origin == Origin::Rescue {
+            return RequestedLabel::OfRun;
         }
         match self.settings.runner_label {
             RunnerLabel::Run => RequestedLabel::OfRun,

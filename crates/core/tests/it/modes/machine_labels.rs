@@ -323,3 +323,18 @@ async fn a_run_keeps_its_labels_when_the_setting_changes() {
     let named = RequestedLabel::Named(label);
     assert_eq!(harness.memory.store.select(|record| record.requested == named).len(), 1);
 }
+
+#[tokio::test]
+async fn jobs_that_wait_for_the_label_of_their_run_get_it_in_a_pool_of_machine_labels() {
+    let harness = Harness::with(&[]).await;
+    assert_eq!(harness.provision(&request("1", 1)).await.failure, None);
+    harness.release("1").await;
+    harness.set_runner_label("machine").await;
+    harness.memory.forge.queue_job(&run("1"));
+    assert_eq!(harness.refresh().await.rescued.len(), 1);
+    let machines = harness.memory.store.select(|record| record.run == Some(run("1")));
+    let [machine] = machines.as_slice() else { panic!("{machines:?}") };
+    assert_eq!(machine.requested, RequestedLabel::OfRun);
+    let registered = harness.labels.of(&machine.id).map(|label| label.to_string());
+    assert_eq!(registered.as_deref(), Some("1"));
+}
