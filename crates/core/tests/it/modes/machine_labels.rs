@@ -338,3 +338,25 @@ async fn jobs_that_wait_for_the_label_of_their_run_get_it_in_a_pool_of_machine_l
     let registered = harness.labels.of(&machine.id).map(|label| label.to_string());
     assert_eq!(registered.as_deref(), Some("1"));
 }
+
+/// One of two labels gets a machine: there is no room for another.
+#[tokio::test]
+async fn a_rescue_that_serves_one_label_of_two_says_so() {
+    let harness = pool(&[("max-machines", "2")]).await;
+    let first = harness.provision(&request("1", 2)).await;
+    let old: Vec<MachineLabel> =
+        labels(&first).into_iter().map(|label| MachineLabel::new(label).unwrap()).collect();
+    harness.release("1").await;
+    harness.memory.compute.kill(&first.instances[0].id);
+    harness.memory.compute.kill(&first.instances[1].id);
+    harness.sleep(Duration::from_secs(60)).await;
+    harness.refresh_with(&[("max-machines", "1")]).await;
+    for label in old {
+        harness.memory.forge.queue_job_for_machine(run("1"), label);
+    }
+    let refreshed = harness.refresh().await;
+    assert_eq!(refreshed.rescued.len(), 1, "{:?}", refreshed.warnings);
+    assert_eq!(refreshed.stranded, []);
+    let told = "run 1 was given 1 of 2 machines: ";
+    assert!(refreshed.warnings.iter().any(|it| it.starts_with(told)), "{:?}", refreshed.warnings);
+}
