@@ -360,3 +360,25 @@ async fn a_rescue_that_serves_one_label_of_two_says_so() {
     let told = "run 1 was given 1 of 2 machines: ";
     assert!(refreshed.warnings.iter().any(|it| it.starts_with(told)), "{:?}", refreshed.warnings);
 }
+
+/// What its agent has said last is about the time before its run: it has not noticed the release yet.
+#[tokio::test]
+async fn a_machine_that_was_just_given_back_is_not_called_unready() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let harness = pool(&[("idle-time-sec", "7200"), ("max-runtime-min", "60")]).await;
+    let served = harness.provision(&request("1", 1)).await;
+    let id = served.instances[0].id.clone();
+    assert_eq!(served.failure, None);
+    harness.sleep(minutes(20)).await;
+    harness.idle("i-ready", "c6i.large").await;
+    harness.sleep(SOON).await;
+    // As a release that dies leaves it, before the agent has looked.
+    let mut record = harness.record(id.as_str()).unwrap();
+    (record.state, record.run, record.ticketed_at) = (State::Idle, None, None);
+    record.updated_at = harness.plane.now();
+    record.counts.generation += 1;
+    record.requested = RequestedLabel::OfRun;
+    harness.memory.store.insert(record);
+    let refreshed = harness.refresh().await;
+    assert_eq!((refreshed.rotated, refreshed.warnings), (Vec::new(), Vec::new()));
+}
