@@ -7,7 +7,7 @@ mod forge;
 mod pool;
 mod store;
 
-pub(crate) use self::store::registered;
+pub(crate) use self::store::{demand_of, registered, status_of};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

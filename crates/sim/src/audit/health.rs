@@ -46,7 +46,9 @@ impl Audit {
             && last_run.is_some_and(|run| self.asks_for_own_machines(run));
         // An operator wants it to leave.
         let is_wanted_gone = self.is_operator(by) || Audit::is_wanted_gone(before);
-        if !early || is_replaced || is_released || is_used_up || is_wanted_gone {
+        let is_unready = before.state == State::Idle && Audit::is_unready(condition, at);
+        let is_excused = is_replaced || is_released || is_used_up || is_wanted_gone || is_unready;
+        if !early || is_excused {
             return;
         }
         let how = format!("{} was expired before its time, {}", before.id, before.state);
