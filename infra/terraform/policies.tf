@@ -425,6 +425,7 @@ locals {
               "INSTANCE#*",
               "AGENT#*",
               "RUN#*",
+              "DEMAND#*",
               "SETTING"
             ]
           },

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::record::{Record, State};
@@ -60,16 +60,19 @@ impl Agent {
     }
 
     /// Waits until the record names a run. Returns the label to serve it under, and what else the
-    /// record tells.
-    pub(crate) async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
+    /// record tells. Returns `None` if the settings say meanwhile that idle machines are to register.
+    pub(crate) async fn await_run(&self, memory: &Memory) -> Option<(Label, Assignment)> {
         loop {
             let looked = self.look_at_record(memory).await;
             if let Ok(Some(record)) = &looked {
                 self.follow_settings(memory, record).await;
                 if let Some(label) = served_label(record) {
-                    return (label, Assignment::of(record, memory));
+                    return Some((label, Assignment::of(record, memory)));
                 }
                 self.answer_missed_claim(memory, record).await;
+                if memory.registers_idle() {
+                    return None;
+                }
             }
             self.await_next_look(memory, &looked, memory.times().agent_poll_waiting).await;
         }
@@ -257,8 +260,13 @@ impl Agent {
     /// run. If this fails, the machine must not be used again. It also fails, before it cleans, if the
     /// run has used the machine and asked for one of its own.
     async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
+        // Together: a store out of reach does not keep the runner listening.
+        let withdrawn = self.withdraw_for_sure(memory, "it leaves its run");
+        join(withdrawn, self.leave_run(memory, assignment)).await.1
+    }
+
+    async fn leave_run(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
-        self.withdraw_for_sure(memory, "it leaves its run").await;
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
         let account = self.runner.account().await;

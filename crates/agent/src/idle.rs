@@ -8,7 +8,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, Either, FutureExt, select};
+use futures_util::future::{BoxFuture, Either, FutureExt, join, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
@@ -20,6 +20,7 @@ use ondeck_core::runtime::retry::{Retry, retry};
 use crate::Agent;
 use crate::cycle::{Assignment, served_label};
 use crate::memory::Memory;
+use crate::refusals::is_refusal;
 use crate::restarts::Restarts;
 
 /// The runner of a machine that a run has claimed, if it is to be registered under a label of the machine.
@@ -37,6 +38,8 @@ enum Seen {
     Owner(Label, Assignment, u32),
     /// The machine is idle in a generation that the agent has not answered.
     Idle(u32),
+    /// It is idle, and machines of its pool register for their run only.
+    OfRun,
 }
 
 /// What an agent does about the registration of an idle machine.
@@ -84,20 +87,25 @@ impl Agent {
         &'a self,
         memory: &'a Memory,
     ) -> (Label, Assignment, Option<OwnRunner<'a>>) {
-        if memory.registers_idle() || memory.readiness().is_some() {
-            return self.await_owner(memory).await;
+        loop {
+            if memory.registers_idle() {
+                if let Some(claimed) = self.await_owner(memory).await {
+                    return claimed;
+                }
+            } else if let Some((label, assignment)) = self.await_run(memory).await {
+                let own = self.own_runner(memory, &assignment, 0, None).await;
+                return (label, assignment, own);
+            }
         }
-        let (label, assignment) = self.await_run(memory).await;
-        let own = self.own_runner(memory, &assignment, 0, None).await;
-        (label, assignment, own)
     }
 
     /// Waits until the record names a run, as [`Agent::await_run`], and keeps the runner of the idle
-    /// machine registered meanwhile. Returns that runner if it may serve the run.
+    /// machine registered meanwhile. Returns that runner if it may serve the run. Returns `None` if the
+    /// settings say meanwhile that idle machines do not register; the runner is removed then.
     async fn await_owner<'a>(
         &'a self,
         memory: &'a Memory,
-    ) -> (Label, Assignment, Option<OwnRunner<'a>>) {
+    ) -> Option<(Label, Assignment, Option<OwnRunner<'a>>)> {
         let mut idle: Option<Idle<'a>> = None;
         loop {
             let seen = match &mut idle {
@@ -107,7 +115,11 @@ impl Agent {
             match seen {
                 Seen::Owner(label, assignment, claimed) => {
                     let own = self.own_runner(memory, &assignment, claimed, idle.take()).await;
-                    return (label, assignment, own);
+                    return Some((label, assignment, own));
+                }
+                Seen::OfRun => {
+                    self.leave_idle(memory, idle.take(), false).await;
+                    return None;
                 }
                 Seen::Idle(generation) => {
                     let answered = memory.idle_generation();
@@ -138,6 +150,9 @@ impl Agent {
                 }
                 if record.state == State::Idle && known != Some(generation) {
                     return Seen::Idle(generation);
+                }
+                if !memory.registers_idle() {
+                    return Seen::OfRun;
                 }
             }
             self.await_next_look(memory, &looked, memory.times().agent_poll_waiting).await;
@@ -182,9 +197,6 @@ impl Agent {
         }
         let random = &*self.random;
         match event {
-            Event::Rested if !memory.registers_idle() => {
-                self.resting(memory.times().agent_poll_running)
-            }
             Event::Rested => {
                 idle.may_be_listed = true;
                 let label = idle.label.clone();
@@ -280,13 +292,13 @@ impl Agent {
         if !may_be_listed && !in_any_case {
             return;
         }
-        self.withdraw_for_sure(memory, "it leaves its registration").await;
         let left = async {
             self.runner.stop().await?;
             self.runner.deregister().await?;
             self.runner.clean().await
         };
-        if let Err(why) = left.await {
+        let withdrawn = self.withdraw_for_sure(memory, "it leaves its registration");
+        if let (_, Err(why)) = join(withdrawn, left).await {
             self.signal(memory, Signal::DeregisterFailed, None, &why).await;
             pending::<()>().await;
         }
@@ -311,14 +323,19 @@ impl Agent {
     }
 
     /// As [`Agent::withdraw`], for a machine that begins anew, and retries until the store has it. Does
-    /// nothing if nothing was ever said.
+    /// nothing if nothing was ever said, and gives up if the store refuses it and has never had anything
+    /// else from this agent.
     pub(crate) async fn withdraw_for_sure(&self, memory: &Memory, why: &str) {
         if memory.readiness().is_none() {
             return;
         }
         memory.no_longer_ready(self.clock.now(), why);
-        let told =
-            retry(&*self.clock, &*self.random, Retry::PATIENT, |_| self.tell_readiness(memory));
+        let told = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
+            match self.tell_readiness(memory).await {
+                Err(error) if is_refusal(&error) && !memory.may_be_called_ready(true) => Ok(()),
+                told => told,
+            }
+        });
         drop(told.await);
     }
 

@@ -27,6 +27,7 @@ use ondeck_core::runtime::retry::{Retry, retry};
 
 use crate::deadline::Moment;
 use crate::memory::Memory;
+use crate::refusals::is_refusal;
 
 /// How long an agent past its deadline waits for the store before it terminates its machine: the
 /// number of waits, and the length of each. It waits in several steps, so that a process that is
@@ -38,6 +39,10 @@ const MAX_FINAL_READS: u32 = 3;
 
 /// How long an agent that terminates its machine waits for the runner to stop listening.
 const STOP_LISTENING: Duration = Duration::from_secs(10);
+
+/// How long it waits at most for that, for the removal of a runner that is registered while the machine is
+/// idle, and for the store to take back that the machine is ready.
+const PARTING: Duration = Duration::from_secs(20);
 
 /// A heartbeat that was not sent is retried after the heartbeat period divided by this.
 const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
@@ -65,8 +70,8 @@ impl Agent {
     pub async fn live(&self) -> String {
         let memory = Memory::new(self.clock.steady());
         // First, because the heartbeat period is a setting.
-        self.reload_settings(&memory).await;
-        if memory.registers_idle() {
+        let knows_settings = self.reload_settings(&memory).await;
+        if !knows_settings || memory.registers_idle() {
             // What an earlier process of the agent said no longer holds.
             self.withdraw(&memory, "its agent has just started").await;
         }
@@ -77,16 +82,28 @@ impl Agent {
             Either::Right((never, _)) => match never.0 {},
         };
         tracing::warn!(instance = %self.id, "terminating this machine: {why}");
-        self.stop_listening(&why).await;
-        if memory.readiness().is_some() {
-            let last = async {
-                self.withdraw(&memory, &why).await;
-                self.remove_idle_runner().await;
-            };
-            drop(select(pin!(last), self.clock.sleep(STOP_LISTENING)).await);
-        }
+        self.part(&memory, &why).await;
         self.host.terminate(&why).await;
         why
+    }
+
+    /// Keeps the runner from taking a job while the machine shuts down. In a pool whose machines register
+    /// while they are idle, it also takes back that the machine is ready, and removes the runner, unless
+    /// that has a job. Returns after [`PARTING`] at the latest.
+    async fn part(&self, memory: &Memory, why: &str) {
+        let registers = memory.tells_readiness();
+        let withdrawn = async {
+            if registers {
+                self.withdraw(memory, why).await;
+            }
+        };
+        let left = async {
+            self.stop_listening(why).await;
+            if registers && !self.runner.is_busy() {
+                self.remove_idle_runner().await;
+            }
+        };
+        drop(select(pin!(join(withdrawn, left)), self.clock.sleep(PARTING)).await);
     }
 
     /// Sends heartbeats and watches the deadline, concurrently with [`Agent::work`]. Returns why
@@ -191,8 +208,9 @@ impl Agent {
     /// work does not. Returns whether the heartbeat was sent. If the read fails, what was known last
     /// stays in force.
     async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
-        let told = self.tell_readiness(memory).await;
-        if told.is_err() && memory.is_withdrawal_untold() {
+        if let Err(error) = self.tell_readiness(memory).await
+            && memory.may_be_called_ready(is_refusal(&error))
+        {
             // With a fresh heartbeat, the machine would be taken for ready.
             return false;
         }
@@ -219,6 +237,7 @@ impl Agent {
         let notice = self.host.interruption().await;
         tracing::warn!("{notice}");
         memory.set_interruption(&notice);
+        memory.is_about_to_drain(self.clock.now(), &notice);
         let tell = async {
             // If it is lost, the next one says the same.
             self.beat_and_read(memory, heartbeat_period(memory)).await;
@@ -234,6 +253,7 @@ impl Agent {
     async fn drain_when_expired(&self, memory: &Memory) {
         loop {
             if let Some(why) = self.takes_no_job(memory) {
+                memory.is_about_to_drain(self.clock.now(), &why);
                 self.runner.drain(&why).await;
             }
             // The record may get another threshold meanwhile, and a runner may start to listen just

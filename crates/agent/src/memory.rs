@@ -274,6 +274,14 @@ impl Memory {
         self.set_readiness(Readiness::NotReady { since: now, why });
     }
 
+    /// Remembers, before an idle runner is made to stop listening, that the machine is not ready any more:
+    /// the next heartbeat must not call it so.
+    pub(crate) fn is_about_to_drain(&self, now: Timestamp, why: &str) {
+        if matches!(self.readiness(), Some(Readiness::Ready(_))) {
+            self.not_ready(now, why);
+        }
+    }
+
     /// What is to be said and the store does not have.
     pub(crate) fn untold_readiness(&self) -> Option<Readiness> {
         let inner = self.inner();
@@ -285,9 +293,22 @@ impl Memory {
         self.inner().told_readiness = Some(readiness.clone());
     }
 
-    /// Whether the store may call the machine ready although it is not.
-    pub(crate) fn is_withdrawal_untold(&self) -> bool {
-        matches!(self.untold_readiness(), Some(Readiness::NotReady { .. }))
+    /// Whether the store may call the machine ready although it is not, because the last note was not
+    /// written. In a pool whose machines register for their run, that misleads no provision. A store that
+    /// refuses notes, because its policy does not know them, has none, unless this agent has written one.
+    pub(crate) fn may_be_called_ready(&self, is_refused: bool) -> bool {
+        let is_untold = matches!(self.untold_readiness(), Some(Readiness::NotReady { .. }));
+        let has_told = matches!(self.inner().told_readiness, Some(Readiness::Ready(_)));
+        self.tells_readiness() && is_untold && (has_told || !is_refused)
+    }
+
+    /// Whether there is something to be said about the registration, and machines of this pool register
+    /// while they are idle, as far as the settings are known.
+    pub(crate) fn tells_readiness(&self) -> bool {
+        let inner = self.inner();
+        let registers =
+            inner.settings.as_ref().is_none_or(|it| it.runner_label == RunnerLabel::Machine);
+        registers && inner.readiness.is_some()
     }
 
     pub(crate) fn serving(&self) -> Option<Label> {

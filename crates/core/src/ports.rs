@@ -488,6 +488,8 @@ pub struct ListedRunner {
     pub name: String,
     /// The machine that it registered from.
     pub instance: InstanceId,
+    /// Which registration of this machine it is. A later one has a higher number.
+    pub number: u32,
     pub online: bool,
 }
 

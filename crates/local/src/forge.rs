@@ -202,7 +202,10 @@ impl Forge for LocalForge {
                     let instance = column::parsed(row, "instance", str::parse)?;
                     let process = machines::process_of(connection, &instance)?;
                     let online = process.is_some_and(Process::is_alive);
-                    runners.push(ListedRunner { name: row.get("name")?, instance, online });
+                    let name: String = row.get("name")?;
+                    let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
+                    let number = number.unwrap_or_default();
+                    runners.push(ListedRunner { name, instance, number, online });
                 }
                 Ok(runners)
             })

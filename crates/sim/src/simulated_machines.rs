@@ -319,6 +319,7 @@ impl SimulatedMachines {
         let listed = |runner: &Runner| ListedRunner {
             name: runner.name.clone(),
             instance: runner.instance.clone(),
+            number: runner.name.rsplit('-').next().and_then(|it| it.parse().ok()).unwrap_or(0),
             online: runner.online,
         };
         self.runners.iter().map(listed).chain(self.own_runners_listed(now)).collect()

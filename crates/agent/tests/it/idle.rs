@@ -11,6 +11,7 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Counts, Record, State};
+use ondeck_core::model::settings::SettingsVersion;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, Clock, PortResult};
 use ondeck_core::testkit::{MachineDefect, OwnRegistration};
@@ -228,7 +229,7 @@ async fn a_machine_that_cannot_register_says_since_when_and_why() {
 
 #[tokio::test]
 async fn a_machine_that_expires_leaves_no_runner() {
-    let (mut harness, record) = idle(MachineDefect::None).await;
+    let (harness, record) = idle(MachineDefect::None).await;
     harness.put(Record { threshold: Some(harness.plane.now()), ..record }).await;
     harness.sleep(5 * SECOND).await;
     assert_eq!(harness.own(), None);
@@ -236,7 +237,6 @@ async fn a_machine_that_expires_leaves_no_runner() {
     assert!(harness.is_alive(), "it waits for its grace");
     harness.sleep(Duration::from_secs(70)).await;
     assert!(!harness.is_alive());
-    let _ = &mut harness;
 }
 
 #[tokio::test]
@@ -326,4 +326,86 @@ async fn the_time_of_a_run_does_not_count_as_not_ready() {
         panic!("it cannot register");
     };
     assert!(since >= returned, "not since {since}, before it returned at {returned}");
+}
+
+/// Refresh has terminated its record: nothing announces that.
+#[tokio::test]
+async fn a_machine_that_ends_at_once_leaves_no_runner() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    assert!(harness.own().is_some());
+    harness.memory.store.insert(Record { state: State::Terminated, threshold: None, ..record });
+    harness.sleep(20 * SECOND).await;
+    assert!(!harness.is_alive());
+    assert_eq!(harness.own(), None, "it was removed before the machine was gone");
+    assert!(!harness.is_ready(0).await);
+}
+
+#[tokio::test]
+async fn a_runner_that_cannot_be_removed_does_not_keep_its_machine() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    // The first look of an agent at an idle machine removes what an earlier process has left.
+    let record = harness.boot_defective(MachineDefect::None, State::Idle, HOUR).await;
+    harness.sleep(3 * SECOND).await;
+    harness.kill_agents().await;
+    harness.start_another(MachineDefect::NeverDeregisters);
+    harness.sleep(3 * SECOND).await;
+    harness.memory.store.insert(Record { state: State::Terminated, threshold: None, ..record });
+    harness.sleep(40 * SECOND).await;
+    assert!(!harness.is_alive(), "twenty seconds are the most");
+    assert!(harness.own().is_some(), "refresh removes it");
+}
+
+/// A listener that has died is started again under the same registration.
+#[tokio::test]
+async fn a_forge_out_of_reach_costs_no_registration() {
+    let dies = MachineDefect::DiesAfter(10 * SECOND, 120 * SECOND);
+    let (harness, _) = idle(dies).await;
+    let first = harness.own().expect("registered");
+    assert!(harness.is_ready(0).await);
+    harness.sleep(30 * SECOND).await;
+    let Some(Readiness::NotReady { why, .. }) = harness.readiness().await else {
+        panic!("its listener has died");
+    };
+    assert_eq!(why, "the forge is out of reach");
+    assert_eq!(harness.own().as_ref(), Some(&first), "it is still registered");
+    harness.sleep(240 * SECOND).await;
+    assert!(harness.is_ready(0).await, "it repairs itself");
+    assert_eq!(harness.own(), Some(first));
+}
+
+/// What the record says reaches an idle agent with the version of the settings.
+#[tokio::test]
+async fn a_change_of_the_setting_reaches_an_idle_machine() {
+    let mut harness = Harness::with(&[("runner-label", "run")]).await;
+    let record = harness.boot_in(State::Idle, HOUR).await;
+    harness.sleep(5 * SECOND).await;
+    assert_eq!(harness.own(), None);
+    for (count, kind) in ["machine", "run", "machine"].into_iter().enumerate() {
+        let version = format!("{:016x}", count + 1);
+        let change = [("runner-label", kind), ("settings-version", version.as_str())]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        harness.plane.store.put_settings(&change.into()).await.unwrap();
+        let settings_version = SettingsVersion::parse(&version);
+        harness.put(Record { settings_version, ..record.clone() }).await;
+        harness.sleep(3 * SECOND).await;
+        assert_eq!(harness.own().is_some(), kind == "machine", "{kind}");
+        assert_eq!(harness.is_ready(0).await, kind == "machine", "{kind}");
+    }
+}
+
+/// With a fresh heartbeat, provision would take the machine for ready.
+#[tokio::test]
+async fn a_heartbeat_waits_until_a_lost_registration_is_withdrawn() {
+    let (harness, _) = idle(MachineDefect::DiesAfter(20 * SECOND, 120 * SECOND)).await;
+    assert!(harness.is_ready(0).await);
+    harness.memory.store.fail("readiness of an agent");
+    harness.sleep(60 * SECOND).await;
+    assert!(harness.heartbeat_age().await > 30 * SECOND, "none since");
+    assert!(!harness.is_ready(0).await);
+    harness.memory.store.repair();
+    harness.sleep(20 * SECOND).await;
+    assert!(harness.heartbeat_age().await < 20 * SECOND);
+    let Some(Readiness::NotReady { .. }) = harness.readiness().await else {
+        panic!("its listener is dead");
+    };
 }

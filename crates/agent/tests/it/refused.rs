@@ -21,6 +21,7 @@ struct RefusingStore {
     store: Arc<dyn AgentStore>,
     refuses_reads: AtomicBool,
     refuses_writes: AtomicBool,
+    refuses_notes: AtomicBool,
     reads: AtomicU32,
     beats: AtomicU32,
     reports: AtomicU32,
@@ -32,6 +33,7 @@ impl RefusingStore {
             store,
             refuses_reads: AtomicBool::new(reads),
             refuses_writes: AtomicBool::new(writes),
+            refuses_notes: AtomicBool::new(writes),
             reads: AtomicU32::default(),
             beats: AtomicU32::default(),
             reports: AtomicU32::default(),
@@ -41,6 +43,7 @@ impl RefusingStore {
     fn set(&self, reads: bool, writes: bool) {
         self.refuses_reads.store(reads, Ordering::Relaxed);
         self.refuses_writes.store(writes, Ordering::Relaxed);
+        self.refuses_notes.store(writes, Ordering::Relaxed);
     }
 
     /// Reads, heartbeats and reports since the last call.
@@ -91,7 +94,7 @@ impl AgentStore for RefusingStore {
     }
 
     async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
-        answer(&self.refuses_writes)?;
+        answer(&self.refuses_notes)?;
         self.store.note_readiness(id, note).await
     }
 }
@@ -167,4 +170,18 @@ async fn a_run_goes_on_while_its_agent_is_refused() {
     harness.sleep(Duration::from_secs(10)).await;
     let [reads, ..] = store.counts();
     assert!(reads >= 9, "looks are as frequent as before: {reads}");
+}
+
+/// The policy of its role is of a version that knows no such notes.
+#[tokio::test]
+async fn an_agent_that_may_not_say_that_it_is_ready_is_healthy() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let store = RefusingStore::new(harness.memory.store.clone(), false, false);
+    store.refuses_notes.store(true, Ordering::Relaxed);
+    harness.insert_record(State::Idle, Duration::from_secs(3_600));
+    harness.boot_on(store.clone());
+    harness.sleep(Duration::from_secs(60)).await;
+    assert!(harness.labels.own(&machine()).is_some(), "it registers");
+    assert!(harness.status().await.readiness.is_none());
+    assert!(harness.heartbeat_age().await < Duration::from_secs(20));
 }

@@ -260,6 +260,9 @@ fn the_help_of_refresh() {
                                           provision, report or off [default: provision]
           --on-interruption <ACTION>      Action for jobs whose machine was taken away by its provider:
                                           none, or rerun, once the run has completed [default: none]
+          --runner-label <LABEL>          Label that runners register with: run, the id of the run that
+                                          has claimed the machine, or machine, a label of the machine's
+                                          own, under which it is online while it is idle [default: run]
           --reset <NAMES>                 Stored settings to return to their defaults, by name; all for
                                           every setting that this call does not give
           --metrics-file <FILE>           File to write the metrics of this call to, in the text format

@@ -1,5 +1,4 @@
-//! Machines that register while they are idle, each under a label of its own. The setting is not among
-//! the inputs yet, so these tests write it into the file.
+//! Machines that register while they are idle, each under a label of its own.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +9,7 @@ use crate::harness::{Done, Driven, Home, signal, until};
 
 /// A pool whose machines have labels of their own.
 fn pool() -> Home {
-    let home = Home::with(&[]);
-    let set = "INSERT OR REPLACE INTO settings (name, value) VALUES ('runner-label', 'machine')";
-    home.file().execute(set, []).unwrap();
-    home
+    Home::with(&["--runner-label=machine"])
 }
 
 fn labels(provisioned: &Done) -> Vec<String> {

@@ -3,7 +3,7 @@
 //! ```text
 //! create infrastructure → list live records → reap → survey → interrupted machines → orphans
 //!   → intents → count machines → re-queue tickets → settings news → prune tickets
-//!   → offline runners → prune wake-ups → index shards → prune records
+//!   → listed runners → prune wake-ups → index shards → prune records
 //!   → runs (silent machines, completed runs, rescue) → keep warm
 //! ```
 //!
@@ -21,7 +21,7 @@ mod intents;
 mod interrupted;
 pub(crate) mod keep_warm;
 mod limit;
-mod offline_runners;
+mod listed_runners;
 pub(crate) mod orphans;
 mod prune_records;
 mod prune_tickets;
@@ -80,7 +80,8 @@ pub struct Outcome {
     pub interrupted: Vec<InstanceId>,
     /// How many overdue intents were closed because their provision did not close them.
     pub settled_intents: usize,
-    /// Names of the offline runners that were removed from GitHub.
+    /// Names of the runners that were removed from GitHub: their machine was gone, or had registered
+    /// again.
     pub offline_runners: Vec<String>,
     /// How many terminated records were deleted after the retention time.
     pub pruned_records: usize,
@@ -305,7 +306,10 @@ async fn repair(
             let looked_at = |class: &ResourceClass| checks_all || emptied.contains(class);
             let pruned = prune_tickets::prune(plane, settings, &survey, looked_at, outcome).await;
             keep_first(&mut failure, pruned);
-            keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
+            keep_first(
+                &mut failure,
+                listed_runners::remove(plane, settings, &survey, outcome).await,
+            );
             wake_ups::prune(plane, &survey, outcome).await;
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
             let recorded = registration_time::record(plane, settings, &survey).await;

@@ -61,10 +61,11 @@ impl RunnerList {
             }
             let page: RunnersPage = answer.read(&request)?;
             for RunnerEntry { id, name, status } in page.runners {
-                let Some((instance, _)) = instance_of(&name, &self.pool_tag) else { continue };
+                let Some((instance, number)) = instance_of(&name, &self.pool_tag) else { continue };
                 // A runner is on two pages if the list grows between the requests.
                 if ids.insert(name.clone(), id).is_none() {
-                    listed.push(ListedRunner { name, instance, online: status == "online" });
+                    let online = status == "online";
+                    listed.push(ListedRunner { name, instance, number, online });
                 }
             }
             if !answer.has_next() {

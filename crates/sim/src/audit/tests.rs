@@ -347,7 +347,7 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
             usage: UsageClass::OnDemand,
             instances: vec![provision::Provisioned {
                 id: id(),
-                label: (&run("a")).into(),
+                label: run("a").to_string(),
                 source: provision::MachineSource::Warm,
                 spec: record(State::Running, "a", None).spec,
                 milestones: provision::Milestones::default(),

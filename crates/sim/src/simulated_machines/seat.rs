@@ -291,6 +291,7 @@ impl SimulatedMachines {
         self.own_runners.iter().map(move |runner| ListedRunner {
             name: runner.name.clone(),
             instance: runner.instance.clone(),
+            number: runner.number,
             online: self.takes_jobs(runner, now) || now < runner.online_until,
         })
     }

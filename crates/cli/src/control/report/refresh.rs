@@ -43,7 +43,7 @@ pub(super) struct RefreshJson {
     interrupted: Vec<String>,
     /// How many abandoned launches were closed.
     intents_settled: usize,
-    /// Offline runners removed from GitHub's list, by name.
+    /// Runners removed from GitHub's list because their machine is gone or has registered again, by name.
     offline_runners_removed: Vec<String>,
     /// How many records of terminated machines were deleted.
     records_pruned: usize,

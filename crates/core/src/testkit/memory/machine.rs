@@ -87,6 +87,8 @@ pub enum MachineDefect {
     ScriptFails,
     /// Cleaning up after a run fails.
     CannotBeCleaned,
+    /// Removing the runner never returns.
+    NeverDeregisters,
     /// The machine dies while its runner registers.
     DiesRegistering,
     /// The provider announces at once that it will take the machine away.
@@ -140,6 +142,13 @@ impl MemoryMachine {
             died_at,
         }
     }
+
+    /// Whether its runner has died and cannot be restarted yet.
+    fn is_dead(&self) -> bool {
+        let MachineDefect::DiesAfter(_, lasts) = self.defect else { return false };
+        let died_at = *lock(&self.died_at);
+        died_at.is_some_and(|at| self.compute.clock().steady() < at + lasts)
+    }
 }
 
 #[async_trait]
@@ -177,6 +186,9 @@ impl Runner for MemoryMachine {
     }
 
     async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        if self.is_dead() {
+            return Err("the forge is out of reach".to_owned());
+        }
         if let Some(present) = self.labels.own(&self.id).filter(|own| own.label == *label) {
             return Ok(present.number);
         }
@@ -201,10 +213,19 @@ impl Runner for MemoryMachine {
     }
 
     async fn lapse(&self) -> String {
+        let begun = self.compute.clock().steady();
         while self.labels.own(&self.id).is_some() {
             let poll = self.compute.clock().sleep(Duration::from_millis(100));
             if let Either::Right(_) = select(poll, pin!(self.drained.notified())).await {
                 return "it was drained".to_owned();
+            }
+            let now = self.compute.clock().steady();
+            if let MachineDefect::DiesAfter(lives, _) = self.defect
+                && lock(&self.died_at).is_none()
+                && now >= begun + lives
+            {
+                *lock(&self.died_at) = Some(now);
+                return "it died".to_owned();
             }
         }
         "the runner was removed from the list".to_owned()
@@ -219,10 +240,7 @@ impl Runner for MemoryMachine {
     }
 
     async fn revive(&self, _label: &Label) -> Result<(), String> {
-        let MachineDefect::DiesAfter(_, lasts) = self.defect else { return Ok(()) };
-        let died_at = *lock(&self.died_at);
-        let is_dead = died_at.is_some_and(|at| self.compute.clock().steady() < at + lasts);
-        if is_dead { Err("its version is refused".to_owned()) } else { Ok(()) }
+        if self.is_dead() { Err("its version is refused".to_owned()) } else { Ok(()) }
     }
 
     async fn work(&self, _label: &Label) -> String {
@@ -254,6 +272,9 @@ impl Runner for MemoryMachine {
     }
 
     async fn deregister(&self) -> Result<(), String> {
+        if self.defect == MachineDefect::NeverDeregisters {
+            return std::future::pending().await;
+        }
         lock(&self.labels.0).remove(&self.id);
         lock(&self.labels.1).remove(&self.id);
         Ok(())
@@ -295,9 +316,9 @@ impl Host for MemoryMachine {
         }
     }
 
+    /// A runner with a label of the machine stays on the list.
     async fn terminate(&self, _why: &str) {
         lock(&self.labels.0).remove(&self.id);
-        lock(&self.labels.1).remove(&self.id);
         self.compute.kill(&self.id);
     }
 }

@@ -324,7 +324,8 @@ impl AgentDriver {
 }
 
 pub(crate) fn listed(name: &str, instance: &str, online: bool) -> ListedRunner {
-    ListedRunner { name: name.into(), instance: id(instance), online }
+    let number = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1);
+    ListedRunner { name: name.into(), instance: id(instance), number, online }
 }
 
 /// Shows 9 s more than another clock.

@@ -382,3 +382,53 @@ async fn a_machine_that_was_just_given_back_is_not_called_unready() {
     let refreshed = harness.refresh().await;
     assert_eq!((refreshed.rotated, refreshed.warnings), (Vec::new(), Vec::new()));
 }
+
+/// What is listed of a live machine, by the numbers of its registrations.
+impl Harness {
+    async fn removed_runners(&self, machine: &str, numbers: [u32; 3]) -> Vec<String> {
+        for number in numbers {
+            let name = format!("{machine}-{number}");
+            self.memory.forge.list(super::harness::listed(&name, machine, number == 9));
+        }
+        self.refresh().await.offline_runners
+    }
+}
+
+#[tokio::test]
+async fn earlier_registrations_of_a_live_machine_are_removed() {
+    let harness = pool(&[]).await;
+    harness.idle("i-idle", "c6i.large").await;
+    harness.sleep(SOON).await;
+    let number = harness.labels.own(&id("i-idle")).unwrap().number;
+    let numbers = [number - 1, number, number + 1];
+    let removed = harness.removed_runners("i-idle", numbers).await;
+    assert_eq!(removed, [format!("i-idle-{}", number - 1)], "a later one may be its next");
+    // The machine of a run has the registration that it had while it was idle.
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!(names(&outcome.instances), ["i-idle".to_owned()].into());
+    let removed = harness.removed_runners("i-idle", numbers).await;
+    assert_eq!(removed, [format!("i-idle-{}", number - 1)]);
+}
+
+#[tokio::test]
+async fn a_machine_that_names_no_registration_keeps_its_runners() {
+    let harness = pool(&[]).await;
+    harness.make_defective("i-bad", MachineDefect::CannotRegister);
+    harness.idle("i-bad", "c6i.large").await;
+    harness.sleep(SOON).await;
+    assert!(harness.removed_runners("i-bad", [1, 2, 3]).await.is_empty());
+}
+
+/// The next refresh asks again.
+#[tokio::test]
+async fn an_earlier_registration_with_a_job_is_left() {
+    let harness = pool(&[]).await;
+    harness.idle("i-idle", "c6i.large").await;
+    harness.sleep(SOON).await;
+    let forge = &harness.memory.forge;
+    forge.keep_busy("i-idle-0");
+    forge.list(super::harness::listed("i-idle-0", "i-idle", true));
+    let refreshed = harness.refresh().await;
+    assert_eq!(refreshed.offline_runners, [] as [String; 0]);
+    assert_eq!(refreshed.warnings, ["the runner is busy and stays on the list: i-idle-0"]);
+}

@@ -30,9 +30,10 @@ async fn all_pages_are_read_and_only_this_pools_runners_returned() {
     ] {
         list_runner(&harness, &name, online, false);
     }
-    let ours = |instance: &str, count, online| ListedRunner {
-        name: name(instance, count),
+    let ours = |instance: &str, number, online| ListedRunner {
+        name: name(instance, number),
         instance: InstanceId::new(instance).unwrap(),
+        number,
         online,
     };
     let mut listed = harness.forge().runners().await.unwrap();

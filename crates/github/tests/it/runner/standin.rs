@@ -9,7 +9,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::label::Label;
 use ondeck_core::model::secret::Secret;
-use ondeck_core::ports::{Clock, Runner, Store};
+use ondeck_core::ports::{AgentStore, Clock, Runner, Store};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{
     GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, Timeouts, URL_SETTING,
@@ -26,7 +26,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// A stand-in for GitHub, and a machine that downloads its runner from there.
 pub(crate) struct StandinHarness {
     pub(crate) github: Arc<GitHub>,
-    store: Arc<MemoryStore>,
+    pub(crate) store: Arc<MemoryStore>,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) id: InstanceId,
     package: RunnerPackage,
@@ -88,6 +88,16 @@ impl StandinHarness {
         let packages = serde_json::to_string(&packages).unwrap();
         let change = BTreeMap::from([(PACKAGES_SETTING.to_owned(), packages)]);
         self.store.put_settings(&change).await.unwrap();
+    }
+
+    /// Has the store give out another token to register runners with.
+    pub(crate) async fn set_registration_token(&self, token: &str) {
+        let credentials = Credentials {
+            registration: Secret::new(token),
+            removal: Secret::new(self.github.remove_token(REPOSITORY)),
+            expires_at: RealClock.now() + Duration::from_secs(3600),
+        };
+        self.store.put_credentials(&credentials, &BTreeMap::new()).await.unwrap();
     }
 
     /// Has the store give out another token to remove runners with.
@@ -156,6 +166,12 @@ impl StandinHarness {
             image: Vec::new(),
             user: None,
         }
+    }
+
+    /// A machine whose agent uses this store.
+    pub(crate) fn runner_on(&self, store: Arc<dyn AgentStore>) -> GitHubRunner {
+        GitHubRunner::new(self.options(), store, Arc::new(RealClock))
+            .with_docker("/nonexistent/docker")
     }
 
     fn runner_with(&self, options: RunnerOptions) -> GitHubRunner {

@@ -152,6 +152,7 @@ fn the_count_covers_all_machines_that_a_ceiling_limits() {
                 total,
                 classes: [(large, of_class)].into(),
                 reservations: BTreeMap::new(),
+                spend: None,
             };
             let machine = |name: &str| Machine {
                 id: InstanceId::new(name).unwrap(),

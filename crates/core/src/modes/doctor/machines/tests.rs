@@ -170,6 +170,7 @@ fn a_runner_is_left_if_it_is_offline_and_its_machine_has_no_record() {
     let runner = |name: &str, online| ListedRunner {
         name: format!("runner-{name}"),
         instance: id(name),
+        number: 1,
         online,
     };
     let known = BTreeSet::from(["i-1".to_owned()]);

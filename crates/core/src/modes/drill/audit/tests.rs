@@ -33,6 +33,7 @@ fn live(name: &str, state: State, run: Option<&str>) -> (Record, AgentStatus) {
     let hour = Duration::from_secs(3600);
     let then = Timestamp::from_millis(now().millis() - 3_600_000);
     let record = Record {
+        requested: crate::model::machine_label::RequestedLabel::OfRun,
         id: id(name),
         state,
         run: run.map(|run| run.parse().unwrap()),
@@ -48,11 +49,12 @@ fn live(name: &str, state: State, run: Option<&str>) -> (Record, AgentStatus) {
         ticketed_at: Some(then),
     };
     let heartbeat = Some(Heartbeat::new(now(), Duration::from_secs(5)));
-    (record, AgentStatus { heartbeat, report: None })
+    (record, AgentStatus { heartbeat, report: None, readiness: None })
 }
 
 fn registered(for_run: &str) -> Option<Report> {
     Some(Report {
+        machine_label: None,
         signal: Signal::Registered,
         run: Some(for_run.parse().unwrap()),
         suffix: None,
@@ -98,6 +100,7 @@ fn each_fault_is_found_and_a_healthy_pool_has_none() {
     let offline = |name: &str| ListedRunner {
         name: format!("ondeck-{name}"),
         instance: id(name),
+        number: 1,
         online: false,
     };
     assert_eq!(found(&healthy()), []);
