@@ -536,7 +536,7 @@ impl Audit {
                 (Invariant::Label, &view.label),
                 (Invariant::ServesOwner, &view.serving),
             ] {
-                if let Some(other) = has.as_ref().filter(|has| **has != owner) {
+                if let Some(other) = has.as_ref().filter(|has| !labels::fits(has, &owner, &view)) {
                     let how = format!("{id} belongs to {owner}, and works for {other}");
                     self.violated(invariant, how);
                 }

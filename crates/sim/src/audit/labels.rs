@@ -311,3 +311,8 @@ fn has_left(record: &Record, status: &AgentStatus) -> bool {
     record.state == State::Idle
         && report.is_some_and(|report| report.is_free_in(record.counts.generation, None))
 }
+
+/// Whether what a machine works for is its owner's. Any job of a run may name the label of its machine.
+pub(super) fn fits(has: &Label, owner: &Label, machine: &MachineView) -> bool {
+    has == owner || machine.seat.is_some() && has.run == owner.run
+}
