@@ -169,7 +169,7 @@ impl Agent {
     }
 
     fn begin_idle<'a>(&'a self, memory: &Memory, generation: u32) -> Idle<'a> {
-        memory.not_ready(self.clock.now(), "it has not registered yet");
+        memory.no_longer_ready(self.clock.now(), "it has not registered yet");
         Idle {
             label: MachineLabel::random(&*self.random),
             generation,
@@ -334,13 +334,14 @@ impl Agent {
         self.tell_readiness(memory).await.ok();
     }
 
-    /// As [`Agent::withdraw`], and retries until the store has it. Does nothing if nothing was ever said, and
-    /// gives up if the store refuses it and has never had anything else from this agent.
+    /// As [`Agent::withdraw`], for a machine that begins anew, and retries until the store has it. Does
+    /// nothing if nothing was ever said, and gives up if the store refuses it and has never had anything
+    /// else from this agent.
     pub(crate) async fn withdraw_for_sure(&self, memory: &Memory, why: &str) {
         if memory.readiness().is_none() {
             return;
         }
-        memory.not_ready(self.clock.now(), why);
+        memory.no_longer_ready(self.clock.now(), why);
         let told = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
             match self.tell_readiness(memory).await {
                 Err(error) if is_refusal(&error) && !memory.may_be_called_ready(true) => Ok(()),

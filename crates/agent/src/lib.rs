@@ -228,6 +228,12 @@ impl Agent {
     /// work does not. Returns whether the heartbeat was sent. If the read fails, what was known last
     /// stays in force.
     async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
+        if let Err(error) = self.tell_readiness(memory).await
+            && memory.may_be_called_ready(is_refusal(&error))
+        {
+            // With a fresh heartbeat, the machine would be taken for ready.
+            return false;
+        }
         let heartbeat = Heartbeat {
             registration: memory.registration(),
             ready_claim: memory.ready_claim(),
@@ -235,12 +241,6 @@ impl Agent {
             interrupted: memory.interruption().is_some(),
             ..Heartbeat::new(self.clock.now(), period)
         };
-        if let Err(error) = self.tell_readiness(memory).await
-            && memory.may_be_called_ready(is_refusal(&error))
-        {
-            // With a fresh heartbeat, the machine would be taken for ready.
-            return false;
-        }
         let beat = self.store.beat(&self.id, &heartbeat).await;
         memory.with_refusals(|refusals| refusals.beat(&beat));
         self.log_failure(memory, "heartbeat not sent", &beat);

@@ -276,7 +276,8 @@ impl Memory {
         self.inner().readiness = Some(readiness);
     }
 
-    /// Remembers that the machine is not ready, and since when.
+    /// Remembers that the idle machine is not ready, and since when: since it was ready last, or began to
+    /// register.
     pub(crate) fn not_ready(&self, now: Timestamp, why: &str) {
         let mut inner = self.inner();
         let since = match &inner.readiness {
@@ -284,6 +285,12 @@ impl Memory {
             Some(Readiness::Ready(_)) | None => now,
         };
         inner.readiness = Some(Readiness::NotReady { since, why: output_tail(why) });
+    }
+
+    /// Remembers that the machine is not ready, as of now: it has had a run since, or is idle anew.
+    pub(crate) fn no_longer_ready(&self, now: Timestamp, why: &str) {
+        let why = output_tail(why);
+        self.set_readiness(Readiness::NotReady { since: now, why });
     }
 
     /// Remembers, before an idle runner is made to stop listening, that the machine is not ready any more:

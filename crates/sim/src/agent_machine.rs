@@ -1,12 +1,15 @@
 //! The runner and host ports of one agent, on a simulated machine.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod seat;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::TokenPurpose;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::ports::{AgentStore, Clock, Host, Runner};
 
 use crate::faults::Fault;
@@ -27,6 +30,8 @@ pub(crate) struct AgentMachine {
     pub(crate) notice_at: Option<Micros>,
     /// The run that it last registered for.
     pub(crate) served: Mutex<Option<RunId>>,
+    /// The label of the machine that it last registered with, and the number of that registration.
+    pub(crate) own: Mutex<Option<(MachineLabel, u32)>>,
 }
 
 /// What an agent says about its work for a run.
@@ -35,6 +40,10 @@ pub(crate) fn account_of(run: &Option<RunId>) -> String {
 }
 
 impl AgentMachine {
+    fn served(&self) -> MutexGuard<'_, Option<RunId>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes a call that changes the machine. Fails if a runner fault is injected or
     /// the answer is lost.
     async fn act(
@@ -99,9 +108,10 @@ impl AgentMachine {
 impl Runner for AgentMachine {
     /// Stops the runner of an earlier agent process.
     async fn prepare(&self) -> Result<(), String> {
-        let id = self.id.clone();
+        let (id, kernel) = (self.id.clone(), self.ports.world.kernel.clone());
         self.act(("machine", "prepare"), true, move |machines| {
             machines.set_online(&id, false);
+            machines.end_listener(&id, kernel.now());
             machines.lose_job(&id);
             machines.set_serving(&id, None);
             if let Some(machine) = machines.machine_mut(&id) {
@@ -120,7 +130,7 @@ impl Runner for AgentMachine {
         if let Some(condition) = world.machines().condition(&self.id) {
             world.audit().registers(&self.id, label, condition);
         }
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(label.run.clone());
+        (*self.own(), *self.served()) = (None, Some(label.run.clone()));
         let (id, label) = (self.id.clone(), label.clone());
         if !world.kernel.is_by_choice() {
             self.take_time_to_register().await;
@@ -137,8 +147,27 @@ impl Runner for AgentMachine {
         Ok(())
     }
 
+    async fn listen_as(&self, label: &MachineLabel) -> Result<u32, String> {
+        self.listen_under(label).await
+    }
+
+    async fn name_owner(&self, run: &RunId) -> Result<(), String> {
+        self.name(run)
+    }
+
+    async fn lapse(&self) -> String {
+        self.lapsed().await
+    }
+
+    async fn revive(&self, _label: &Label) -> Result<(), String> {
+        let own = self.own().clone();
+        let Some((label, number)) = own else { return Ok(()) };
+        self.listen(&label, number).await.map(drop)
+    }
+
     /// Its runner is offline at once. Once it has no job, it stays so.
     async fn drain(&self, _why: &str) {
+        self.end_listener();
         self.ports.world.machines().set_online(&self.id, false);
         while self.ports.world.machines().is_busy(&self.id) {
             self.ports.sleep(Duration::from_millis(100)).await;
@@ -154,11 +183,17 @@ impl Runner for AgentMachine {
     }
 
     async fn account(&self) -> String {
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let served = self.served().clone();
         account_of(&served)
     }
 
-    async fn work(&self, _label: &Label) -> String {
+    async fn work(&self, label: &Label) -> String {
+        if self.own().is_some() {
+            return match self.revive(label).await {
+                Ok(()) => self.lapsed().await,
+                Err(why) => why,
+            };
+        }
         self.ports.world.machines().set_online(&self.id, true);
         if self.ports.injects(Fault::RunnerDies) {
             let lives = self.ports.random().u64(0..60);
@@ -176,9 +211,11 @@ impl Runner for AgentMachine {
     }
 
     async fn stop(&self) -> Result<(), String> {
-        let id = self.id.clone();
+        let (id, kernel) = (self.id.clone(), self.ports.world.kernel.clone());
         self.act(("machine", "stop runner"), true, move |machines| {
             machines.set_online(&id, false);
+            machines.withdraw_owner(&id);
+            machines.end_listener(&id, kernel.now());
             machines.lose_job(&id);
         })
         .await
@@ -187,6 +224,11 @@ impl Runner for AgentMachine {
     async fn deregister(&self) -> Result<(), String> {
         self.check_token(TokenPurpose::Removal)?;
         let id = self.id.clone();
+        if !self.ports.world.machines().reaches_forge(&id, self.ports.world.kernel.now()) {
+            self.trouble(TROUBLE);
+            return Err("the forge cannot be reached".to_owned());
+        }
+        *self.own() = None;
         self.act(("forge", "deregister runner"), true, move |machines| {
             machines.deregister(&id);
             machines.set_serving(&id, None);

@@ -7,6 +7,7 @@ mod economy;
 mod hand_over;
 mod health;
 mod invariant;
+mod labels;
 mod ledger;
 mod limits;
 mod operators;
@@ -36,6 +37,8 @@ pub(crate) use self::deadlines::is_orphan;
 use self::economy::Economy;
 pub(crate) use self::hand_over::HandOver;
 pub use self::invariant::{Invariant, Violation};
+use self::labels::Labels;
+pub(crate) use self::labels::{Listed, Listening};
 use self::pool_rules::{BegunProvision, TicketHistory};
 use self::report::Effects;
 use self::reruns::Reruns;
@@ -143,6 +146,7 @@ pub(crate) struct Audit {
     /// Runs that have completed: since when, and after how many refreshes they still had machines.
     completed: BTreeMap<RunId, (Timestamp, u32)>,
     reruns: Reruns,
+    labels: Labels,
     economy: Economy,
     /// Labels whose jobs wait and whose machines are gone, and for how many refreshes.
     unserved: BTreeMap<Label, u32>,
@@ -390,10 +394,12 @@ impl Audit {
             true => self.asked_under_all_labels(&order.run),
             false => None,
         };
+        // It also gives the run one machine for each of the labels of machines that it was given.
+        let named = if self.is_refresh(by) { self.machine_labels_of(&order.run) } else { 0 };
         let ordered = self.launched.entry((by, limits::ordered_for(order))).or_default();
         // The first order is for all machines of the run, later ones for those still missing.
         if ordered.intents.is_empty() {
-            ordered.wanted = of_all_labels.unwrap_or(order.count as usize);
+            ordered.wanted = of_all_labels.unwrap_or(order.count as usize).max(named);
         }
         let asked = ordered.launched.len() + order.count as usize;
         let too_many = ordered.intents.insert(order.intent.clone()) && asked > ordered.wanted;
@@ -438,6 +444,7 @@ impl Audit {
             let how = format!("{} was not cleaned", ticket.instance_id);
             self.violated(Invariant::Announced, how);
         }
+        self.announces_unused(&ticket.instance_id, machine);
         let notice = machine.notice_at.map(timestamp).filter(|_| self.agents_spared);
         if notice.is_some_and(|notice| notice + SKEW + IN_FLIGHT < now) {
             let how = format!("{} will be taken away, and is announced", ticket.instance_id);
@@ -505,7 +512,8 @@ impl Audit {
             self.violated(Invariant::StoreFirst, how);
         }
         let terminated = known.is_some_and(|known| known.state == State::Terminated);
-        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED_WITHIN);
+        let within = self.asked_within();
+        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + within);
         if !terminated && !asked {
             let how = format!("{id} terminated itself without asking the store");
             self.violated(Invariant::StoreFirst, how);
@@ -525,7 +533,8 @@ impl Audit {
             };
             let Some(view) = machines.view(&id) else { continue };
             if let Some(until) = self.by_hand.get(&id).copied() {
-                if view.label.as_ref() == Some(&owner) {
+                let named = view.seat.as_ref().and_then(|seat| seat.owner.as_ref());
+                if view.label.as_ref() == Some(&owner) || named == Some(&owner.run) {
                     self.by_hand.remove(&id);
                 } else if now <= until {
                     continue;
@@ -536,11 +545,12 @@ impl Audit {
                 (Invariant::Label, &view.label),
                 (Invariant::ServesOwner, &view.serving),
             ] {
-                if let Some(other) = has.as_ref().filter(|has| **has != owner) {
+                if let Some(other) = has.as_ref().filter(|has| !labels::fits(has, &owner, &view)) {
                     let how = format!("{id} belongs to {owner}, and works for {other}");
                     self.violated(invariant, how);
                 }
             }
+            self.hook_is_right(&id, &owner, &view);
         }
     }
 

@@ -254,13 +254,14 @@ fn advance(harness: &mut Harness, until: u64) -> bool {
 /// is a guess in any case. Calls by which a process asks the same several times over have their effects
 /// together.
 fn choices(harness: &Harness, faults: &[SceneFault], left: u32) -> Vec<Choice> {
-    const AT_ONCE: [&str; 11] = [
+    const AT_ONCE: [&str; 12] = [
         "settings",
         "put settings",
         "set up store",
         "set up pool",
         "set up compute",
         "put demand",
+        "replace demand",
         "put summary",
         "beat",
         "forget",

@@ -86,11 +86,23 @@ pub enum Fault {
     WakeUpForged,
     /// An agent cannot hear wake-ups.
     WakeUpsUnheard,
+    /// A runner is deleted on the server while it listens.
+    RunnerDeleted,
+    /// The forge refuses the version of a runner.
+    VersionRefused,
+    /// The forge keeps the session of a listener that was killed, and refuses another one.
+    SessionConflict,
+    /// A machine cannot reach the forge for a while.
+    ForgeUnreachable,
+    /// A job of another run names the label of a machine.
+    ForeignJob,
+    /// A job of a run names a label that the run was given before.
+    OldLabel,
 }
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 39] = [
+    pub const ALL: [Fault; 45] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -130,6 +142,12 @@ impl Fault {
         Fault::WakeUpLate,
         Fault::WakeUpForged,
         Fault::WakeUpsUnheard,
+        Fault::RunnerDeleted,
+        Fault::VersionRefused,
+        Fault::SessionConflict,
+        Fault::ForgeUnreachable,
+        Fault::ForeignJob,
+        Fault::OldLabel,
     ];
 
     /// The name of the fault in reports.
@@ -174,6 +192,12 @@ impl Fault {
             Fault::WakeUpLate => "wake-up late",
             Fault::WakeUpForged => "wake-up forged",
             Fault::WakeUpsUnheard => "wake-ups unheard",
+            Fault::RunnerDeleted => "runner deleted",
+            Fault::VersionRefused => "version refused",
+            Fault::SessionConflict => "session conflict",
+            Fault::ForgeUnreachable => "forge unreachable",
+            Fault::ForeignJob => "job of another run",
+            Fault::OldLabel => "old label",
         }
     }
 }

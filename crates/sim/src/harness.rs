@@ -3,6 +3,7 @@
 
 mod actions;
 mod exits;
+mod labels;
 mod machines;
 mod modes;
 mod preset;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
@@ -76,6 +78,8 @@ pub(crate) enum ScheduledAction {
     Boot(InstanceId),
     RemoveMachine(InstanceId),
     EndJob(usize),
+    /// A job has waited in a hook for as long as it does.
+    EndWait,
     Release(String),
 }
 
@@ -97,6 +101,8 @@ struct Run {
     may_launch: bool,
     /// That of its last request.
     suffix: Option<&'static str>,
+    /// The labels of machines that its provisions were given.
+    own_labels: Vec<MachineLabel>,
 }
 
 /// One call of provision.
@@ -137,6 +143,9 @@ impl Harness {
         if let Some(capacity) = plan.capacity {
             harness.world.compute.set_capacity(capacity);
         }
+        let of_forge = plan.outages.iter().filter(|outage| outage.service == "forge");
+        let outages = of_forge.map(|outage| (outage.from, outage.to)).collect();
+        harness.world.machines().set_forge_outages(outages);
         for (at, action) in plan.actions.clone() {
             harness.schedule(at, ScheduledAction::Planned(action));
         }
@@ -256,6 +265,7 @@ impl Harness {
             self.kernel.note("the world", || format!("job {job} starts on {id}"));
             self.schedule(self.kernel.now() + takes, ScheduledAction::EndJob(job));
         }
+        self.assign_own();
         let now = self.kernel.true_time();
         self.world.audit().compare(&mut self.world.machines(), now);
     }

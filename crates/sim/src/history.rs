@@ -179,7 +179,8 @@ pub(crate) fn check_nothing_left(harness: &Harness) {
         live.iter().map(|record| format!("{} {}", record.id, record.state)).collect(),
     );
     left("machines", world.machines().alive().iter().map(ToString::to_string).collect());
-    left("runners", world.machines().runners().into_iter().map(|runner| runner.name).collect());
+    let now = world.kernel.now();
+    left("runners", world.machines().runners(now).into_iter().map(|runner| runner.name).collect());
     for class in classes() {
         let depth = at_once(world.pool.depth(&class)).expect("an in-memory pool").total();
         left("tickets", (0..depth).map(|_| class.to_string()).collect());

@@ -89,6 +89,8 @@ pub(crate) enum Trigger {
     Changed(InstanceId),
     /// A wake-up of this instance arrives.
     Woken(InstanceId),
+    /// The listener of this instance has ended.
+    Lapsed(InstanceId),
 }
 
 struct Alarm {

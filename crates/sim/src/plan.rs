@@ -3,6 +3,7 @@
 
 mod ask;
 mod disruptions;
+mod labels;
 mod minimums;
 mod settings;
 pub(crate) mod spans;
@@ -65,6 +66,15 @@ pub enum Action {
     Retire(usize),
     /// An operator terminates a machine, selected like that, unless a run has it.
     Terminate(usize),
+    /// An administrator deletes the runner of a machine, selected like that of those that are registered
+    /// under a label of their own.
+    DeleteRunner(usize),
+    /// The forge is out of reach for a machine, selected like that, for this many microseconds.
+    CutOff(usize, u64),
+    /// The forge refuses the version of all runners for this many microseconds.
+    RefuseVersion(u64),
+    /// A job of another run names the label of a machine, selected like that.
+    ForeignJob(usize),
 }
 
 /// Everything that determines one history.
@@ -202,6 +212,7 @@ impl Plan {
         plan.forbid_reuse();
         plan.add_surprises();
         plan.begin_before_midnight();
+        plan.add_machine_labels();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }

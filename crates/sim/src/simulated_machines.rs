@@ -1,14 +1,19 @@
 //! The true state of machines, jobs and the forge's list of runners, which the records of
 //! the store may contradict.
 
+mod seat;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{FailedJob, ListedRunner, Machine, OpenRun, OpenRuns, Rerun, WaitingJobs};
 
+pub(crate) use self::seat::{HOOK_WAITS, Hooked, SeatView};
+use self::seat::{OwnRunner, Seat};
 use crate::kernel::{Micros, Pid, timestamp};
 
 #[derive(Debug, Default)]
@@ -19,6 +24,12 @@ pub(crate) struct SimulatedMachines {
     removed: BTreeMap<InstanceId, Micros>,
     terminating: Vec<InstanceId>,
     runners: Vec<Runner>,
+    /// Those that are registered with a label of their machine.
+    own_runners: Vec<OwnRunner>,
+    /// When the forge is out of reach for all machines.
+    forge_outages: Vec<(Micros, Micros)>,
+    /// Until when the forge refuses the version of the runners.
+    refuses_version_until: Micros,
     jobs: Vec<Job>,
     /// The runs that have begun, and whether each has completed.
     completed: BTreeMap<RunId, bool>,
@@ -42,6 +53,7 @@ pub(crate) struct SimulatedMachine {
     pub(crate) interruption_at: Option<Micros>,
     heartbeats_stopped_until: Micros,
     denied_until: Micros,
+    seat: Seat,
     pub(crate) condition: Condition,
 }
 
@@ -71,6 +83,14 @@ pub(crate) struct Condition {
     pub(crate) script: String,
     /// When the provider announced that it will take the machine away.
     pub(crate) notice_at: Option<Micros>,
+    /// Until when its agent is frozen.
+    pub(crate) frozen_until: Micros,
+    /// The run that its agent has named last as the owner of a registration, and when.
+    pub(crate) named: Option<(RunId, Micros)>,
+    /// What its runner is registered with, if that is a label of the machine.
+    pub(crate) own_label: Option<MachineLabel>,
+    /// Since when no listener of the idle machine listens; `None` while one does.
+    pub(crate) silent_since: Option<Micros>,
 }
 
 /// Shows only what may change the course of a history, so that the exhaustive search does not tell
@@ -91,7 +111,10 @@ struct Runner {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
+    /// Its run, and what it asks for, unless that is the label of a machine.
     pub(crate) label: Label,
+    /// The label of a machine that it asks for.
+    pub(crate) own: Option<MachineLabel>,
     pub(crate) takes: Micros,
     pub(crate) queued_at: Micros,
     pub(crate) state: JobState,
@@ -102,6 +125,8 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JobState {
     Queued,
+    /// A runner has taken it, and its first step waits until the agent has named the owner.
+    InHook(InstanceId, Micros),
     On(InstanceId),
     Over,
 }
@@ -114,6 +139,8 @@ pub(crate) struct MachineView {
     pub(crate) serving: Option<Label>,
     /// That of the job on it.
     pub(crate) job: Option<Label>,
+    /// Its registration with a label of its own, if its runner listens under one.
+    pub(crate) seat: Option<SeatView>,
     pub(crate) is_dirty: bool,
     pub(crate) notice_at: Option<Micros>,
 }
@@ -144,6 +171,7 @@ impl SimulatedMachines {
 
     /// Removes a machine: its runner goes offline, and its job is lost. Returns its agent.
     pub(crate) fn remove(&mut self, id: &InstanceId, now: Micros) -> Option<Pid> {
+        self.leave_listed(id, now);
         self.lose_job(id);
         self.set_online(id, false);
         self.removed.entry(id.clone()).or_insert(now);
@@ -170,9 +198,19 @@ impl SimulatedMachines {
         self.removed.get(id).copied()
     }
 
-    /// Whether a machine has a job.
+    /// Whether a machine has a job, or one that waits in its hook.
     pub(crate) fn is_busy(&self, id: &InstanceId) -> bool {
         self.machines.get(id).is_some_and(|machine| machine.job.is_some())
+    }
+
+    /// Whether a job has been let in on a machine.
+    pub(crate) fn has_job(&self, id: &InstanceId) -> bool {
+        self.machines.get(id).is_some_and(|machine| self.running_job(machine).is_some())
+    }
+
+    fn running_job(&self, machine: &SimulatedMachine) -> Option<&Job> {
+        let job = machine.job.map(|job| &self.jobs[job])?;
+        matches!(job.state, JobState::On(_)).then_some(job)
     }
 
     /// What is true of a machine that exists.
@@ -198,7 +236,8 @@ impl SimulatedMachines {
         Some(MachineView {
             label: label.map(|runner| runner.label.clone()),
             serving: machine.serving.clone(),
-            job: machine.job.map(|job| self.jobs[job].label.clone()),
+            job: self.running_job(machine).map(|job| job.label.clone()),
+            seat: self.seat_view(id),
             is_dirty: machine.condition.is_dirty,
             notice_at: machine.condition.notice_at,
         })
@@ -245,6 +284,8 @@ impl SimulatedMachines {
         let Some(machine) = self.machines.get_mut(id) else { return };
         machine.condition.registered = Some((label.clone(), now));
         let online = machine.serving.as_ref() == Some(label);
+        machine.condition.own_label = None;
+        self.remove_own(id);
         self.runners.retain(|runner| runner.instance != *id);
         self.registrations += 1;
         let name = format!("{id}-{}", self.registrations);
@@ -265,32 +306,35 @@ impl SimulatedMachines {
 
     pub(crate) fn deregister(&mut self, id: &InstanceId) {
         self.runners.retain(|runner| runner.instance != *id);
+        self.remove_own(id);
     }
 
-    pub(crate) fn remove_runner(&mut self, name: &str) {
+    /// Removes a runner from the list, unless it has a job. Returns whether it is gone.
+    pub(crate) fn remove_runner(&mut self, name: &str, now: Micros) -> bool {
         self.runners.retain(|runner| runner.name != name);
+        self.remove_own_runner(name, now)
     }
 
-    pub(crate) fn runners(&self) -> Vec<ListedRunner> {
+    pub(crate) fn runners(&self, now: Micros) -> Vec<ListedRunner> {
         let listed = |runner: &Runner| ListedRunner {
             name: runner.name.clone(),
             instance: runner.instance.clone(),
             number: runner.name.rsplit('-').next().and_then(|it| it.parse().ok()).unwrap_or(0),
             online: runner.online,
         };
-        self.runners.iter().map(listed).collect()
+        self.runners.iter().map(listed).chain(self.own_runners_listed(now)).collect()
     }
 
     pub(crate) fn queue(&mut self, label: impl Into<Label>, takes: Micros, now: Micros) {
-        let (label, state) = (label.into(), JobState::Queued);
-        self.jobs.push(Job { label, takes, queued_at: now, state, failed_on: None });
+        let (label, own, state) = (label.into(), None, JobState::Queued);
+        self.jobs.push(Job { label, own, takes, queued_at: now, state, failed_on: None });
     }
 
     /// Starts queued jobs on listening runners. Returns them with their machines.
     pub(crate) fn assign(&mut self) -> Vec<(usize, InstanceId)> {
         let mut taken = Vec::new();
         for at in 0..self.jobs.len() {
-            if self.jobs[at].state != JobState::Queued {
+            if self.jobs[at].state != JobState::Queued || self.jobs[at].own.is_some() {
                 continue;
             }
             let free = |runner: &&Runner| {
@@ -317,7 +361,7 @@ impl SimulatedMachines {
     }
 
     pub(crate) fn end_job(&mut self, at: usize) {
-        if let JobState::On(id) = &self.jobs[at].state
+        if let JobState::On(id) | JobState::InHook(id, _) = &self.jobs[at].state
             && let Some(machine) = self.machines.get_mut(id)
         {
             machine.job = None;
@@ -389,9 +433,11 @@ impl SimulatedMachines {
         self.jobs.iter().any(|job| job.label.run == *run)
     }
 
-    /// The labels with jobs that have been queued since before `time`.
+    /// The labels of runs with jobs that have been queued since before `time`.
     pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<Label> {
-        let waits = |job: &&Job| job.state == JobState::Queued && timestamp(job.queued_at) < time;
+        let waits = |job: &&Job| {
+            job.own.is_none() && job.state == JobState::Queued && timestamp(job.queued_at) < time
+        };
         self.jobs.iter().filter(waits).map(|job| job.label.clone()).collect()
     }
 
@@ -427,7 +473,10 @@ impl SimulatedMachines {
         let mut waiting = WaitingJobs::new();
         let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
         for job in self.jobs.iter().filter(waits) {
-            *waiting.labels.entry(job.label.clone()).or_default() += 1;
+            *match &job.own {
+                None => waiting.labels.entry(job.label.clone()).or_default(),
+                Some(own) => waiting.machine_labels.entry(own.clone()).or_default(),
+            } += 1;
         }
         waiting
     }

@@ -211,7 +211,7 @@ mod tests {
             let turn = CallFault::ALL[(call + call / CallFault::ALL.len()) % CallFault::ALL.len()]
                 == case.fault;
             match case.scenario {
-                "agent" => turn && call.is_multiple_of(4),
+                "agent" | "agent-ready" => turn && call.is_multiple_of(4),
                 other => turn || other.starts_with("release"),
             }
         };
@@ -227,7 +227,7 @@ mod tests {
                 .outcomes
                 .keys()
                 .any(|e| *e != ProcessOutcome::Died && Some(*e) != row.without_fault);
-            let steadfast = matches!(row.scenario, "provision-stopped" | "agent");
+            let steadfast = matches!(row.scenario, "provision-stopped" | "agent" | "agent-ready");
             assert!(others || steadfast, "{row:?}");
         }
     }

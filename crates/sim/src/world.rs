@@ -58,6 +58,12 @@ impl World {
         self.machines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets listeners end that cannot go on, and wakes those that wait for that.
+    pub(crate) fn end_dead_listeners(&self) {
+        let ended = self.machines().end_dead_listeners(self.kernel.now());
+        ended.iter().for_each(|id| self.kernel.lapses(id));
+    }
+
     pub(crate) fn index(&self) -> MutexGuard<'_, LaggingIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }

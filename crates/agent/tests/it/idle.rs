@@ -1,12 +1,19 @@
 //! Idle machines that are registered before a run claims them.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use ondeck_core::model::credentials::{Token, TokenPurpose};
+use ondeck_core::model::heartbeat::Heartbeat;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
-use ondeck_core::model::readiness::Readiness;
+use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::settings::SettingsVersion;
-use ondeck_core::model::signal::Signal;
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::ports::{AgentStore, Clock, PortResult};
 use ondeck_core::testkit::{MachineDefect, OwnRegistration};
 
 use crate::harness::{Harness, label, machine, run};
@@ -297,6 +304,73 @@ async fn an_agent_that_starts_withdraws_what_was_said() {
     let Some(Readiness::NotReady { .. }) = harness.readiness().await else {
         panic!("its listener has died with the earlier process");
     };
+}
+
+/// A store that takes its time to note what agents say of their registrations, and keeps how old each
+/// heartbeat was when it was sent.
+struct SlowToNote {
+    store: Arc<dyn AgentStore>,
+    clock: Arc<dyn Clock>,
+    ages: Mutex<Vec<Duration>>,
+}
+
+#[async_trait]
+impl AgentStore for SlowToNote {
+    async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
+        self.store.record(id).await
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.store.settings().await
+    }
+
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
+        self.store.token(purpose).await
+    }
+
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
+        self.ages.lock().unwrap().push(self.clock.now().since(heartbeat.at));
+        self.store.beat(id, heartbeat).await
+    }
+
+    async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
+        self.store.report(id, report).await
+    }
+
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+        self.clock.sleep(2 * SECOND).await;
+        self.store.note_readiness(id, note).await
+    }
+}
+
+/// It waits for what is to be said about the registration, and tells of the moment after that.
+#[tokio::test]
+async fn a_heartbeat_is_of_the_moment_at_which_it_is_sent() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let (store, clock) = (harness.memory.store.clone(), harness.plane.clock.clone());
+    let store = Arc::new(SlowToNote { store, clock, ages: Mutex::default() });
+    harness.insert_record(State::Idle, HOUR);
+    harness.boot_on(store.clone());
+    harness.sleep(60 * SECOND).await;
+    let ages = store.ages.lock().unwrap();
+    assert!(ages.len() > 3 && ages.iter().all(Duration::is_zero), "{ages:?}");
+}
+
+/// Refresh retires a machine that has not been ready for long.
+#[tokio::test]
+async fn the_time_of_a_run_does_not_count_as_not_ready() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let created = harness.insert_record(State::Created, HOUR);
+    harness.memory.store.insert(Record { requested: RequestedLabel::OfMachine, ..created.clone() });
+    harness.boot_with(MachineDefect::CannotRegister, harness.plane.clock.clone());
+    harness.sleep(Duration::from_secs(1_200)).await;
+    let returned = harness.plane.now();
+    harness.put(idle_in(&created, 1)).await;
+    harness.sleep(10 * SECOND).await;
+    let Some(Readiness::NotReady { since, .. }) = harness.readiness().await else {
+        panic!("it cannot register");
+    };
+    assert!(since >= returned, "not since {since}, before it returned at {returned}");
 }
 
 /// Refresh has terminated its record: nothing announces that.

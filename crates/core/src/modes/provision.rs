@@ -223,13 +223,7 @@ impl<'a> Attempt<'a> {
         }
         let store = async || {
             let demand = Demand::of(self.request, self.journal.began());
-            let stored = match self.settings.runner_label {
-                RunnerLabel::Run => {
-                    let put = self.plane.retried(|| self.plane.store.put_demand(&demand)).await;
-                    put.map(|()| demand)
-                }
-                RunnerLabel::Machine => labels::renew_demand(self, demand).await,
-            };
+            let stored = labels::renew_demand(self, demand).await;
             let log = |error: &PortError| {
                 let why = "the run's request was not stored, refresh cannot rescue it";
                 tracing::warn!("{why}: {error}");
@@ -239,10 +233,14 @@ impl<'a> Attempt<'a> {
         self.noted.get_or_init(store).await.as_ref()
     }
 
-    /// What the runners of the machines are to be registered with.
+    /// What the runners of the machines are to be registered with. A rescue goes by what jobs wait for,
+    /// also if the setting has changed since the run asked.
     fn requested_label(&self) -> RequestedLabel {
         if let Some(named) = &self.request.named {
             return RequestedLabel::Named(named.clone());
+        }
+        if self.request.origin == Origin::Rescue {
+            return RequestedLabel::OfRun;
         }
         match self.settings.runner_label {
             RunnerLabel::Run => RequestedLabel::OfRun,

@@ -156,7 +156,8 @@ impl Audit {
         let doubtful_at = self.economy.doubtful_at;
         let is_empty = is_empty && doubtful_at.is_none_or(|at| at + LONGEST_HOLD < began);
         let is_empty = is_empty && !self.has_tickets_of(ask.class);
-        if is_empty && outcome.search.asked && selection > self.economy.latency * 4 + poll {
+        // To store what the run asks for takes three calls, if it has asked before.
+        if is_empty && outcome.search.asked && selection > self.economy.latency * 6 + poll {
             let how = format!("{selection:?} were spent on an empty pool");
             return self.violated(Invariant::Economical, how);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::model::heartbeat::idle_period;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::record::{MachineSpec, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::timestamp::Timestamp;
@@ -132,7 +133,16 @@ impl Audit {
         }
         let registered = condition.registered.as_ref();
         let asked = hand_over.ask.label(&outcome.run);
-        if registered.is_none_or(|(label, at)| *label != asked || timestamp(*at) < owned) {
+        let own = MachineLabel::new(given.label.as_str()).ok();
+        if own.is_some() {
+            let named = condition.named.as_ref().map(|(run, _)| run);
+            let is_own = condition.own_label == own && named == Some(&outcome.run);
+            // An agent that is restarted registers anew.
+            if !is_own && timestamp(condition.troubled_until) < owned {
+                let own = &condition.own_label;
+                return Some(format!("which has {own:?} for {named:?}, not {}", given.label));
+            }
+        } else if registered.is_none_or(|(label, at)| *label != asked || timestamp(*at) < owned) {
             return Some(format!("which registered last: {registered:?}"));
         }
         let notice = condition.notice_at.map(timestamp);

@@ -48,7 +48,9 @@ impl Audit {
         let is_expired = before.threshold.is_some_and(|threshold| threshold <= before.updated_at);
         // An operator wants it to leave.
         let is_wanted_gone = self.is_operator(by) || Audit::is_wanted_gone(before);
-        if !early || is_replaced || is_released || is_used_up || is_wanted_gone || is_expired {
+        let is_unready = before.state == State::Idle && Audit::is_unready(condition, at);
+        let is_excused = is_replaced || is_released || is_used_up || is_wanted_gone;
+        if !early || is_excused || is_unready || is_expired {
             return;
         }
         let how = format!("{} was expired before its time, {}", before.id, before.state);

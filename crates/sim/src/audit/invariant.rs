@@ -129,6 +129,15 @@ pub enum Invariant {
     OneRun,
     /// A machine that an operator has drained gets no further run.
     NotDrained,
+    /// No registration, and no label of a machine, serves two runs.
+    OneRegistration,
+    /// An idle machine that is called ready listens for jobs, under the registration that is named.
+    ReadyIsReady,
+    /// After two refreshes, no runner is listed whose machine is gone, or that is older than the one that
+    /// its machine calls ready, unless it has a job.
+    Unlisted,
+    /// The label of a machine that a run was given works for as long as the run's demand is kept.
+    LabelWorks,
     /// No process of a history panics.
     NoPanic,
 }
@@ -189,6 +198,10 @@ impl Invariant {
             Invariant::Contradiction => "contradictions are refused",
             Invariant::OneRun => "one run per machine",
             Invariant::NotDrained => "drained is not reused",
+            Invariant::OneRegistration => "one run per registration",
+            Invariant::ReadyIsReady => "ready is ready",
+            Invariant::Unlisted => "nothing stays listed",
+            Invariant::LabelWorks => "labels keep working",
             Invariant::NoPanic => "no panic",
         }
     }

@@ -170,6 +170,11 @@ impl Audit {
             let how = format!("{id} registers as {label}, which its run has not asked for");
             self.violated(Invariant::Label, how);
         }
+        self.registers_prepared(id, condition);
+    }
+
+    /// A machine registers a runner, which must be installed, and the operator's script must have run.
+    pub(super) fn registers_prepared(&mut self, id: &InstanceId, condition: &Condition) {
         // Its agent has read the settings since the machine was launched.
         let launched = self.launched_at.get(id).copied().unwrap_or(timestamp(0));
         let scripts = self.settings_since(launched);

@@ -104,6 +104,15 @@ impl Audit {
         let Some(asked) = asked.filter(|_| self.agents_beat && self.is_quiet && !provisions) else {
             return;
         };
+        // A run that is given the machines of old labels again may have more, one for each of them.
+        if let Some(own) = after.requested.named() {
+            let named = self.machines_named(&label.run, own, machines, now);
+            if named > 1 {
+                let how = format!("rescues give run {label} {named} machines as {own}");
+                self.violated(Invariant::RescuedOnce, how);
+            }
+            return;
+        }
         let serves = |id: &InstanceId| {
             let running = self.records.get(id).is_some_and(|it| it.state == State::Running);
             let registered = machines.condition(id).and_then(|it| it.registered.as_ref());

@@ -198,8 +198,14 @@ fn only_a_free_machine_is_announced() {
             audit.announced(&Ticket { generation, ..ticket(60) }, Some(&view), at(0));
         })
     };
-    let free =
-        MachineView { label: None, serving: None, job: None, is_dirty: false, notice_at: None };
+    let free = MachineView {
+        label: None,
+        serving: None,
+        job: None,
+        seat: None,
+        is_dirty: false,
+        notice_at: None,
+    };
     assert_eq!(announced(free.clone(), 0), None);
     for busy in [
         MachineView { label: Some((&run("a")).into()), ..free.clone() },

@@ -141,6 +141,19 @@ pub const SCENES: &[Scene] = &[
         },
     },
     Scene {
+        name: "ready",
+        participants: "a run, and an idle machine that is registered under a label of its own",
+        brief: true,
+        max_faults: 1,
+        faults: &[SceneFault::Dies, SceneFault::AnswerLost],
+        set_up: |harness| {
+            harness.register_idle_machines();
+            harness.add_idle("i-0901", 1);
+            run_in_order(harness, |_| false, 10 * SECOND);
+            harness.provision("1", &Ask::of(1));
+        },
+    },
+    Scene {
         name: "patient",
         participants: "a run, a machine that has been idle for longer than heartbeats may be missing",
         brief: true,

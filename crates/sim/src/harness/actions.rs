@@ -21,6 +21,7 @@ impl Harness {
             ScheduledAction::Boot(id) => self.boot(&id),
             ScheduledAction::RemoveMachine(id) => self.remove_machine(&id),
             ScheduledAction::EndJob(job) => self.end_job(job),
+            ScheduledAction::EndWait => {}
             ScheduledAction::Release(run) => self.release(&run),
         }
     }
@@ -60,7 +61,8 @@ impl Harness {
                 let suffix = self.runs.get(&run).and_then(|known| known.suffix);
                 let label = Ask { suffix, ..Ask::of(1) }.label(&run_id(&run));
                 let takes = self.random_in(3..60) * SECOND;
-                self.world.machines().queue(label, takes, now);
+                let own = self.old_label(&run);
+                self.queue(own, label, takes);
                 self.rerun_by_forge(&run);
             }
             Action::Kill(nth) => {
@@ -76,6 +78,9 @@ impl Harness {
                 if let Some(pid) = agent {
                     self.kernel.count(Fault::Hang);
                     self.world.machines().trouble(&id, now + span + TROUBLE);
+                    if let Some(machine) = self.world.machines().machine_mut(&id) {
+                        machine.condition.frozen_until = now + span;
+                    }
                     self.kernel.freeze(pid, now + span);
                 }
             }
@@ -94,6 +99,10 @@ impl Harness {
                 }
             }
             Action::Reassign(nth) => self.reassign(nth),
+            Action::DeleteRunner(nth) => self.delete_runner(nth),
+            Action::CutOff(nth, span) => self.cut_off(nth, span),
+            Action::RefuseVersion(span) => self.refuse_version(span),
+            Action::ForeignJob(nth) => self.queue_foreign_job(nth),
             Action::Drain(None) => self.operate(Command::Drain, Vec::new()),
             Action::Drain(Some(nth)) => {
                 if let Some(id) = self.nth(nth) {
@@ -160,8 +169,10 @@ impl Harness {
                 && left.is_some_and(|left| left.as_secs() > 100)
         });
         let Some(mut record) = running.get(nth % running.len().max(1)).cloned() else { return };
-        let serves =
-            self.world.machines().view(&record.id).is_some_and(|v| v.label == record.label());
+        let serves = self.world.machines().view(&record.id).is_some_and(|view| match view.seat {
+            Some(seat) => seat.owner == record.run,
+            None => view.label == record.label(),
+        });
         if !serves {
             return;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::failure::FailureKind;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
@@ -81,6 +81,7 @@ impl Harness {
                     self.world.audit().refresh_rotates(outcome, (began, now));
                     self.attended(outcome, (began, now));
                     self.world.audit().refresh_keeps(pid, &outcome.warnings, now);
+                    self.must_unlist(pid, outcome, began);
                     let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
                     if outcome.failure.is_none() || only_set_up {
                         self.must_be_repaired(began);
@@ -184,6 +185,12 @@ impl Harness {
         if !self.world.audit().texts_since("rescue", began).iter().all(rescues) {
             return;
         }
+        let may_launch =
+            |run: &RunId| self.runs.get(run.as_str()).is_some_and(|known| known.may_launch);
+        // It may have been left to the next one.
+        if outcome.warnings.is_empty() {
+            self.labels_must_work(began, may_launch);
+        }
         let waiting = self.world.machines().waiting_since(began);
         for label in waiting {
             let run = label.run.as_str();
@@ -238,10 +245,12 @@ impl Harness {
                 (true, _) => (outcome.requested * 4, 40..100, 350..450),
                 _ => (outcome.requested, 3..60, 90..150),
             };
+            let own_labels = self.given_labels(run, outcome);
+            let mut own_labels = own_labels.into_iter().cycle();
             for _ in 0..jobs {
                 let takes = self.random_in(seconds.clone()) * SECOND;
                 let label = call.ask.label(&run_id(run));
-                self.world.machines().queue(label, takes, self.kernel.now());
+                self.queue(own_labels.next(), label, takes);
             }
             // A workflow ends even if its jobs fail.
             self.schedule_within(ends, ScheduledAction::Release(run.to_owned()));

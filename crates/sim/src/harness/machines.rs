@@ -6,6 +6,7 @@ use ondeck_agent::Agent;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::testkit::SeededRandom;
 
+use super::labels::INTRUDER;
 use super::{Harness, ScheduledAction, run_id};
 use crate::agent_machine::{AgentMachine, TROUBLE};
 use crate::faults::Fault;
@@ -32,9 +33,15 @@ impl Harness {
             notice_at = Some(at);
             self.schedule(at + 120 * SECOND, ScheduledAction::RemoveMachine(id.clone()));
         }
-        let (machine_ports, served) = (ports.clone(), Mutex::default());
-        let machine =
-            Arc::new(AgentMachine { ports: machine_ports, id: id.clone(), notice_at, served });
+        let (machine_ports, served, own) = (ports.clone(), Mutex::default(), Mutex::default());
+        let id_of_machine = id.clone();
+        let machine = Arc::new(AgentMachine {
+            ports: machine_ports,
+            id: id_of_machine,
+            notice_at,
+            served,
+            own,
+        });
         let agent = Agent {
             id: id.clone(),
             store: ports.clone(),
@@ -120,7 +127,7 @@ impl Harness {
             machines.end_job(job);
             machines.job(job).label.run.to_string()
         };
-        if self.world.machines().is_done(&run_id(&run)) {
+        if run != INTRUDER && self.world.machines().is_done(&run_id(&run)) {
             self.schedule_release(&run, 1..5);
         }
     }

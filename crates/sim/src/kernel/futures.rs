@@ -5,7 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{CallEnd, Kernel};
+use ondeck_core::model::ids::InstanceId;
+
+use super::{CallEnd, Kernel, Trigger};
+
+impl Kernel {
+    /// Wakes the process that waits for the end of an instance's listener.
+    pub(crate) fn lapses(&self, id: &InstanceId) {
+        self.state().fire(&Trigger::Lapsed(id.clone()));
+    }
+}
 
 /// Waits for the answer to a call. If it is dropped, the request may still arrive.
 pub(crate) struct CallFuture {

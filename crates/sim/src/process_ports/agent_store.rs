@@ -13,7 +13,7 @@ use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, Clock, News, PortError, PortResult, Store};
 
-use super::{ProcessPorts, lost};
+use super::{ProcessPorts, lost, status_of};
 use crate::faults::Fault;
 use crate::kernel::Trigger;
 use crate::world::{World, at_once};
@@ -88,6 +88,7 @@ impl AgentStore for ProcessPorts {
         let (id, heartbeat) = (id.clone(), *heartbeat);
         let agent = self.pid;
         self.world.audit().beats(agent, &id, &heartbeat, &self.world.machines(), self.now());
+        let then = self.world.machines().listening(&id, self.world.kernel.now());
         let beat = move |w: &World| {
             let now = w.kernel.now();
             if w.machines().is_denied(&id, now) {
@@ -102,7 +103,9 @@ impl AgentStore for ProcessPorts {
             if heartbeat.interrupted {
                 w.audit().says_that_it_is_interrupted(&id, w.kernel.true_time());
             }
-            at_once(w.store.beat(&id, &heartbeat))
+            at_once(w.store.beat(&id, &heartbeat))?;
+            w.audit().beats_ready(&id, &status_of(w, &id), &then, w.kernel.true_time());
+            Ok(())
         };
         self.ask("store", "beat", String::new, beat).await
     }

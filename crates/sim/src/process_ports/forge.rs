@@ -74,7 +74,7 @@ impl Forge for ProcessPorts {
         let (world, is_another) = (self.world.clone(), self.has_another_forge());
         let list = move || match is_another {
             true => Ok(Vec::new()),
-            false => Ok(world.machines().runners()),
+            false => Ok(world.machines().runners(world.kernel.now())),
         };
         self.call("forge", "runners", String::new, list).await
     }
@@ -86,8 +86,11 @@ impl Forge for ProcessPorts {
             if let Some(limit) = &limit {
                 return Err(limit.clone());
             }
+            if !world.machines().remove_runner(&name, world.kernel.now()) {
+                let (reason, hint) = (format!("{name} has a job"), "wait".to_owned());
+                return Err(PortError::Forge { reason, hint });
+            }
             world.audit().note_removed_runner(by, &name);
-            world.machines().remove_runner(&name);
             Ok(())
         };
         self.call("forge", "remove runner", move || shown, remove).await

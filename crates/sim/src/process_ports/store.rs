@@ -12,6 +12,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::EventRow;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::summary::ProvisionSummary;
@@ -27,9 +28,15 @@ use crate::policy::Policy;
 use crate::world::{World, at_once};
 
 /// What the store knows of a machine's agent.
-fn status_of(world: &World, id: &InstanceId) -> AgentStatus {
+pub(crate) fn status_of(world: &World, id: &InstanceId) -> AgentStatus {
     let status = at_once(world.store.agent_status(std::slice::from_ref(id)));
     status.ok().and_then(|mut status| status.pop()).unwrap_or_default()
+}
+
+/// What a run has asked for under this label.
+pub(crate) fn demand_of(world: &World, label: &Label) -> Option<Demand> {
+    let demands = at_once(world.store.demands(std::slice::from_ref(&label.run))).ok()?;
+    demands.into_iter().find(|demand| demand.label() == *label)
 }
 
 /// The live machines that have registered, with the time that it took.
@@ -72,7 +79,7 @@ fn watching_the_count<T>(w: &World, call: impl FnOnce() -> T) -> T {
 /// Makes a change, and tells the auditor.
 fn make(w: &World, by: Pid, policy: &Policy, change: &Change) -> PortResult<Verdict> {
     let before = w.store.select(|record| record.id == *change.id()).pop();
-    let has_job = w.machines().is_busy(change.id());
+    let has_job = w.machines().has_job(change.id());
     let verdict = at_once(w.store.write(change))?;
     if let Verdict::Agreed(after) = &verdict {
         let when = (change.at(), w.kernel.true_time());
@@ -361,7 +368,10 @@ impl Store for ProcessPorts {
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         let demand = demand.clone();
-        let put = move |w: &World| at_once(w.store.put_demand(&demand));
+        let put = move |w: &World| {
+            w.audit().keeps_labels(demand_of(w, &demand.label()).as_ref(), &demand);
+            at_once(w.store.put_demand(&demand))
+        };
         self.ask("store", "put demand", String::new, put).await
     }
 
@@ -369,7 +379,11 @@ impl Store for ProcessPorts {
         let (current, next) = (current.cloned(), next.clone());
         let by = self.pid;
         let replace = move |w: &World| {
+            let before = demand_of(w, &next.label());
             let replaced = at_once(w.store.replace_demand(current.as_ref(), &next))?;
+            if replaced {
+                w.audit().keeps_labels(before.as_ref(), &next);
+            }
             if replaced && next.lease.is_some() {
                 w.audit().begins_rescue(by, &next.label(), w.kernel.true_time());
             }

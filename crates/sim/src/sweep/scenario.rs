@@ -27,6 +27,7 @@ impl Scenario {
         all.extend(releases());
         all.push(refresh());
         all.push(agent());
+        all.extend(machine_labels());
         all
     }
 
@@ -199,6 +200,25 @@ fn agent() -> Scenario {
     Scenario { name: "agent", outcome: ProcessOutcome::Succeeded, plan }
 }
 
+/// A provision, a release and an agent of a pool whose machines register while they are idle.
+fn machine_labels() -> Vec<Scenario> {
+    let labelled = |mut scenario: Scenario, name| {
+        let (setting, value) = ("runner-label".to_owned(), "machine".to_owned());
+        scenario.plan.settings.insert(setting, value);
+        Scenario { name, ..scenario }
+    };
+    let warm = vec![provision(10, "1", 2), provision(80, "2", 2)];
+    let outcome = ProcessOutcome::Succeeded;
+    let warm = Scenario { name: "", outcome, plan: plan("provision 2#4", warm) };
+    let left = vec![provision(10, "1", 2)];
+    let left = Scenario { name: "", outcome, plan: plan("release 1#3", left) };
+    vec![
+        labelled(warm, "provision-ready"),
+        labelled(left, "release-ready"),
+        labelled(agent(), "agent-ready"),
+    ]
+}
+
 fn plan(watched: &str, actions: Vec<(u64, Action)>) -> Plan {
     Plan {
         settings: settings(),
@@ -288,6 +308,19 @@ mod tests {
                     "report UD_REMOVE_REG_OK 1",
                     "report UD_REG_OK 2",
                     "report UD_REMOVE_REG_OK 2",
+                    "terminate itself",
+                ],
+            ),
+            ("provision-ready", &["write claim", "replace demand", "write together commit"]),
+            ("release-ready", &["write release", "send", "mark ticketed"]),
+            (
+                "agent-ready",
+                &[
+                    "report UD_REG_OK 1",
+                    "readiness {\"notReady\"",
+                    "report UD_REMOVE_REG_OK 1",
+                    "readiness {\"ready\"",
+                    "report UD_REG_OK 2",
                     "terminate itself",
                 ],
             ),

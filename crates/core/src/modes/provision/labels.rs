@@ -25,8 +25,14 @@ pub(super) async fn store(attempt: &Attempt<'_>) -> Result<(), Failure> {
     replace(attempt, &asked, noted, change).await.map(drop).map_err(Failure::from)
 }
 
-/// Stores what the run asks for now, and keeps the labels that it was given before. Returns what is stored.
+/// Stores what the run asks for now, and keeps the labels that it was given before, also if machines have
+/// the label of their run by now. Returns what is
+/// stored. Costs one call for a run that has asked for nothing before.
 pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortResult<Demand> {
+    let plane = attempt.plane;
+    if plane.retried(|| plane.store.replace_demand(None, &asked)).await? {
+        return Ok(asked);
+    }
     let change = |found: Option<&Demand>| {
         let labels = found.map(|demand| demand.labels.clone()).unwrap_or_default();
         Demand { labels, ..asked.clone() }

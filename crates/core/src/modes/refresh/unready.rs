@@ -59,6 +59,8 @@ pub(super) async fn attend(
         .live
         .iter()
         .filter(|record| record.state == State::Idle && !record.is_expired(now))
+        // Until then, what its agent has said may be about the time before.
+        .filter(|record| record.ticketed_at.is_some())
         .filter_map(|record| look(record, survey.idle_status.get(&record.id)?, now))
         .collect();
     outcome.warnings.extend(warning(&looks, now));

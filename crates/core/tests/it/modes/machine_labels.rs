@@ -21,8 +21,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// Refreshed with these settings.
 async fn pool(given: &[(&str, &str)]) -> Harness {
     let harness = Harness::with(given).await;
-    let setting = BTreeMap::from([("runner-label".to_owned(), "machine".to_owned())]);
-    harness.plane.store.put_settings(&setting).await.unwrap();
+    harness.set_runner_label("machine").await;
     harness
 }
 
@@ -34,6 +33,11 @@ impl Harness {
 
     fn owner(&self, name: &str) -> Option<String> {
         self.labels.own(&id(name))?.owner.map(|run| run.to_string())
+    }
+
+    async fn set_runner_label(&self, kind: &str) {
+        let setting = BTreeMap::from([("runner-label".to_owned(), kind.to_owned())]);
+        self.plane.store.put_settings(&setting).await.unwrap();
     }
 
     /// The labels that are stored with the run's only demand.
@@ -226,8 +230,7 @@ async fn a_pool_can_change_the_kind_of_label() {
     let harness = pool(&[]).await;
     harness.idle("i-a", "c6i.large").await;
     harness.sleep(SOON).await;
-    let back = BTreeMap::from([("runner-label".to_owned(), "run".to_owned())]);
-    harness.plane.store.put_settings(&back).await.unwrap();
+    harness.set_runner_label("run").await;
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!((outcome.failure.as_ref(), outcome.count(MachineSource::Warm)), (None, 1));
     assert_eq!(labels(&outcome), ["1".to_owned()].into());
@@ -319,6 +322,82 @@ async fn a_machine_that_alone_cannot_register_is_replaced() {
     let rotated: BTreeSet<String> = refreshed.rotated.iter().map(ToString::to_string).collect();
     assert_eq!(rotated, ["i-bad".to_owned(), "i-worse".to_owned()].into());
     assert!(harness.is_ready("i-good").await);
+}
+
+/// Its jobs are run again with the outputs of before, also after it has asked once more.
+#[tokio::test]
+async fn a_run_keeps_its_labels_when_the_setting_changes() {
+    let harness = pool(&[]).await;
+    let old = harness.provision(&request("1", 1)).await.runs_on().unwrap();
+    harness.release("1").await;
+    harness.set_runner_label("run").await;
+    let again = harness.provision(&request("1", 1)).await;
+    assert_eq!(labels(&again), ["1".to_owned()].into());
+    assert_eq!(harness.stored_labels("1").await, [old.clone()].into());
+    let label = MachineLabel::new(old).unwrap();
+    harness.memory.forge.queue_job_for_machine(run("1"), label.clone());
+    assert_eq!(harness.refresh().await.rescued.len(), 1);
+    let named = RequestedLabel::Named(label);
+    assert_eq!(harness.memory.store.select(|record| record.requested == named).len(), 1);
+}
+
+#[tokio::test]
+async fn jobs_that_wait_for_the_label_of_their_run_get_it_in_a_pool_of_machine_labels() {
+    let harness = Harness::with(&[]).await;
+    assert_eq!(harness.provision(&request("1", 1)).await.failure, None);
+    harness.release("1").await;
+    harness.set_runner_label("machine").await;
+    harness.memory.forge.queue_job(&run("1"));
+    assert_eq!(harness.refresh().await.rescued.len(), 1);
+    let machines = harness.memory.store.select(|record| record.run == Some(run("1")));
+    let [machine] = machines.as_slice() else { panic!("{machines:?}") };
+    assert_eq!(machine.requested, RequestedLabel::OfRun);
+    let registered = harness.labels.of(&machine.id).map(|label| label.to_string());
+    assert_eq!(registered.as_deref(), Some("1"));
+}
+
+/// One of two labels gets a machine: there is no room for another.
+#[tokio::test]
+async fn a_rescue_that_serves_one_label_of_two_says_so() {
+    let harness = pool(&[("max-machines", "2")]).await;
+    let first = harness.provision(&request("1", 2)).await;
+    let old: Vec<MachineLabel> =
+        labels(&first).into_iter().map(|label| MachineLabel::new(label).unwrap()).collect();
+    harness.release("1").await;
+    harness.memory.compute.kill(&first.instances[0].id);
+    harness.memory.compute.kill(&first.instances[1].id);
+    harness.sleep(Duration::from_secs(60)).await;
+    harness.refresh_with(&[("max-machines", "1")]).await;
+    for label in old {
+        harness.memory.forge.queue_job_for_machine(run("1"), label);
+    }
+    let refreshed = harness.refresh().await;
+    assert_eq!(refreshed.rescued.len(), 1, "{:?}", refreshed.warnings);
+    assert_eq!(refreshed.stranded, []);
+    let told = "run 1 was given 1 of 2 machines: ";
+    assert!(refreshed.warnings.iter().any(|it| it.starts_with(told)), "{:?}", refreshed.warnings);
+}
+
+/// What its agent has said last is about the time before its run: it has not noticed the release yet.
+#[tokio::test]
+async fn a_machine_that_was_just_given_back_is_not_called_unready() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let harness = pool(&[("idle-time-sec", "7200"), ("max-runtime-min", "60")]).await;
+    let served = harness.provision(&request("1", 1)).await;
+    let id = served.instances[0].id.clone();
+    assert_eq!(served.failure, None);
+    harness.sleep(minutes(20)).await;
+    harness.idle("i-ready", "c6i.large").await;
+    harness.sleep(SOON).await;
+    // As a release that dies leaves it, before the agent has looked.
+    let mut record = harness.record(id.as_str()).unwrap();
+    (record.state, record.run, record.ticketed_at) = (State::Idle, None, None);
+    record.updated_at = harness.plane.now();
+    record.counts.generation += 1;
+    record.requested = RequestedLabel::OfRun;
+    harness.memory.store.insert(record);
+    let refreshed = harness.refresh().await;
+    assert_eq!((refreshed.rotated, refreshed.warnings), (Vec::new(), Vec::new()));
 }
 
 /// What is listed of a live machine, by the numbers of its registrations.

@@ -30,7 +30,7 @@ fn outcome(source: MachineSource, registered: u64, ready: u64) -> provision::Out
     };
     let given = Provisioned {
         id: id(),
-        label: (&run("a")).into(),
+        label: "a".to_owned(),
         source,
         spec: record(State::Running, "a", None).spec,
         milestones,

@@ -121,7 +121,8 @@ impl Rescuer<'_> {
     }
 
     /// Provisions what is missing: one machine for each label of a machine, and the rest together. Returns
-    /// the outcome of one that has failed, if there is one.
+    /// the outcome of one that has failed, if there is one, with the machines that others have given the
+    /// run.
     async fn provision(&self, demand: &Demand, missing: Wanted) -> provision::Outcome {
         let leaves_new = self.limit.is_some();
         let plain = (missing.jobs > 0).then(|| demand.again(missing.jobs));
@@ -133,8 +134,16 @@ impl Rescuer<'_> {
             plain.into_iter().chain(named).map(|it| Request { leaves_new, ..it }).collect();
         let provisions = requests.iter().map(|request| provision(self.plane, request, self.stop));
         let mut outcomes = join_all(provisions).await;
-        let worst = outcomes.iter().position(|outcome| outcome.failure.is_some()).unwrap_or(0);
-        outcomes.swap_remove(worst)
+        let requested = outcomes.iter().map(|outcome| outcome.requested).sum();
+        let failed = outcomes.iter().position(|outcome| outcome.failure.is_some());
+        let mut worst = outcomes.swap_remove(failed.unwrap_or(0));
+        worst.requested = requested;
+        for other in outcomes {
+            worst.kept.extend(other.kept);
+            worst.kept.extend(other.instances.iter().map(|given| given.id.clone()));
+            worst.instances.extend(other.instances);
+        }
+        worst
     }
 
     /// Gives the lease back with the result of the rescue, and reports it.

@@ -1,0 +1,67 @@
+//! Pools whose machines register while they are idle. The numbers are not drawn, so that the rest of each
+//! history stays as it is, and the histories of pools with the label of the run stay whole.
+
+use super::{Action, Plan, SECOND};
+use crate::faults::Fault;
+use crate::kernel::digest;
+
+/// The setting.
+const RUNNER_LABEL: &str = "runner-label";
+
+impl Plan {
+    /// Lets the machines of a third of the histories register under labels of their own, and changes the
+    /// setting in the middle of some others.
+    pub(super) fn add_machine_labels(&mut self) {
+        let seed = self.seed;
+        let chance = |what: &str| digest(&[&seed, &what]);
+        let (label, change) = (chance("runner label"), chance("runner label changes"));
+        let is_machine = label.is_multiple_of(3);
+        if is_machine {
+            self.settings.insert(RUNNER_LABEL.to_owned(), "machine".to_owned());
+        }
+        let changes = change.is_multiple_of(if is_machine { 6 } else { 16 });
+        if changes {
+            let last = self.faults_end_at / SECOND;
+            let value = if is_machine { "run" } else { "machine" };
+            let at = (30 + change / 16 % (last - 30)) * SECOND;
+            self.actions.push((at, Action::RefreshWith(vec![(RUNNER_LABEL, value)])));
+        }
+        if (is_machine || changes) && !self.is_clear() {
+            self.disturb_listeners();
+        }
+    }
+
+    /// Lets runners be deleted and refused, machines be cut off from the forge, and jobs of other runs name
+    /// their labels. Not where the plan has one kind of fault only, by which it is judged.
+    fn disturb_listeners(&mut self) {
+        let seed = self.seed;
+        let kinds = [
+            Fault::RunnerDeleted,
+            Fault::ForgeUnreachable,
+            Fault::VersionRefused,
+            Fault::ForeignJob,
+        ];
+        let is_one_kind = self.other_faults.len() <= 2 && self.rates.calls.is_empty();
+        if is_one_kind || self.only_deaths() {
+            return;
+        }
+        let last = self.faults_end_at / SECOND;
+        for nth in 0..8_u64 {
+            let drawn = digest(&[&seed, &"listeners", &nth]);
+            let at = (20 + drawn % (last - 20)) * SECOND + drawn / 3 % SECOND;
+            let machine = usize::try_from(drawn / 7 % 11).unwrap_or_default();
+            // Nothing fails when faults have ended.
+            let span = ((1 + drawn / 11 % 120) * SECOND).min(self.faults_end_at.saturating_sub(at));
+            let action = match drawn / 5 % 8 {
+                0 | 1 => Action::DeleteRunner(machine),
+                2 => Action::CutOff(machine, span),
+                3 => Action::RefuseVersion(span / 4),
+                4 | 5 => Action::ForeignJob(machine),
+                _ => continue,
+            };
+            self.actions.push((at, action));
+        }
+        self.other_faults
+            .extend(kinds.map(|kind| (kind, if kind == Fault::VersionRefused { 30 } else { 0 })));
+    }
+}
