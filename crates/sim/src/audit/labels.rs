@@ -207,7 +207,7 @@ impl Audit {
     /// A refresh has succeeded, which began then. What is listed and has no job now, and neither had one
     /// then, belongs to a machine that exists, and is not older than the registration that the machine
     /// calls ready.
-    pub(crate) fn refresh_unlists(&mut self, by: Pid, listed: Vec<Listed>, began: Timestamp) {
+    pub(crate) fn refresh_unlists(&mut self, by: Pid, listed: &[Listed], began: Timestamp) {
         if self.other_forges.contains(&by) {
             return;
         }

@@ -176,7 +176,7 @@ impl Harness {
         });
         let listed: Vec<Listed> = listed.collect();
         drop(machines);
-        self.world.audit().refresh_unlists(pid, listed, began);
+        self.world.audit().refresh_unlists(pid, &listed, began);
     }
 
     /// Checks that jobs which were waiting when a refresh began for labels that their runs were given have

@@ -24,10 +24,13 @@ pub struct Sight {
 }
 
 /// When the agent saw the latest claim. `None` if the records do not tell: the signal or the heartbeat
-/// is of another time, or the runner was registered again since.
+/// is of another time, the runner was registered again since, or it has a label of the machine: it may have
+/// been registered before the claim.
 pub(super) fn of_claim(status: &AgentStatus, steps: &[Step]) -> Option<Sight> {
     let (report, heartbeat) = (status.report.as_ref()?, status.heartbeat?);
-    let is_first = report.signal == Signal::Registered && report.detail != HELD;
+    let is_first = report.signal == Signal::Registered
+        && report.detail != HELD
+        && report.machine_label.is_none();
     // The heartbeat that precedes the signal tells how long an earlier registration took.
     let took = heartbeat.registration.filter(|_| is_first && heartbeat.at >= report.at)?;
     let of_run = |event: &&EventRow| event.run.is_some() && event.run == report.run;
@@ -47,6 +50,7 @@ mod tests {
     use super::*;
     use crate::model::heartbeat::Heartbeat;
     use crate::model::ids::InstanceId;
+    use crate::model::machine_label::MachineLabel;
     use crate::model::record::State;
     use crate::model::signal::Report;
 
@@ -70,6 +74,7 @@ mod tests {
     /// An agent that registered its runner for run 2 at 112, which took it two seconds.
     fn status() -> AgentStatus {
         let report = Report {
+            machine_label: None,
             signal: Signal::Registered,
             run: Some(RunId::new("2").unwrap()),
             suffix: None,
@@ -80,7 +85,7 @@ mod tests {
         let registration = Some(Duration::from_secs(2));
         let heartbeat =
             Heartbeat { registration, ..Heartbeat::new(at(113), Duration::from_secs(5)) };
-        AgentStatus { heartbeat: Some(heartbeat), report: Some(report) }
+        AgentStatus { readiness: None, heartbeat: Some(heartbeat), report: Some(report) }
     }
 
     #[test]
@@ -120,6 +125,11 @@ mod tests {
         let held =
             |status: &mut AgentStatus| status.report.as_mut().unwrap().detail = HELD.to_owned();
         assert!(!known(&held, &steps), "it tells of a job");
+        let label = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
+        let online = |status: &mut AgentStatus| {
+            status.report.as_mut().unwrap().machine_label = Some(label.clone())
+        };
+        assert!(!known(&online, &steps), "it may have been registered before");
         assert!(!known(&|_| {}, &[]), "the claim is lost");
         assert!(!known(&|_| {}, &[step(100, "claim", "3")]), "it is of another run");
         let again = [step(100, "claim", "2"), step(104, "commit", "2")];

@@ -61,7 +61,7 @@ pub(super) async fn attend(
         .filter(|record| record.state == State::Idle && !record.is_expired(now))
         // Until then, what its agent has said may be about the time before.
         .filter(|record| record.ticketed_at.is_some())
-        .filter_map(|record| look(record, survey.idle_status.get(&record.id)?, now))
+        .filter_map(|record| look(record, survey.idle_status.get(&record.id)?, settings, now))
         .collect();
     outcome.warnings.extend(warning(&looks, now));
     let hopeless = hopeless(&looks, now);
@@ -79,8 +79,13 @@ pub(super) async fn attend(
 }
 
 /// What the agent has said last. `None` if its heartbeat has stopped, which says nothing about its
-/// registration.
-fn look<'a>(record: &'a Record, status: &'a AgentStatus, now: Timestamp) -> Option<Look<'a>> {
+/// registration, or if it has said nothing and may not know these settings yet.
+fn look<'a>(
+    record: &'a Record,
+    status: &'a AgentStatus,
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Look<'a>> {
     if status.pulse(now) != Pulse::Healthy {
         return None;
     }
@@ -89,6 +94,7 @@ fn look<'a>(record: &'a Record, status: &'a AgentStatus, now: Timestamp) -> Opti
             Seen::NotReady(*since, why)
         }
         Some(note) if note.registration(record.counts.generation).is_some() => Seen::Ready(note.at),
+        Some(_) | None if record.settings_version != settings.version => return None,
         Some(_) | None => Seen::Untold(record.updated_at),
     };
     Some(Look { record, class: &record.spec.resource_class, seen })

@@ -177,7 +177,7 @@ fn a_claim_that_its_agent_saw_late_is_told_where_it_was_seen() {
 
 #[test]
 fn what_a_run_has_that_its_provider_takes_away() {
-    let mut status = AgentStatus { heartbeat: None, report: None };
+    let mut status = AgentStatus { readiness: None, heartbeat: None, report: None };
     let now = |status: &AgentStatus| {
         let record = Some(record(State::Running, Some("7")));
         let machine = MachineOfRun { status: status.clone(), ..of_run("i-1", Vec::new(), record) };

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::model::departure::Departure;
 use crate::model::heartbeat::Heartbeat;
@@ -6,6 +8,7 @@ use crate::model::readiness::IdleRegistration;
 use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
+use crate::model::settings::SettingsVersion;
 
 /// An hour after the pool began.
 fn now() -> Timestamp {
@@ -74,9 +77,30 @@ fn machine(n: usize, class: &str, says: Says) -> (Record, AgentStatus) {
 fn with_looks<T>(of: &[(&str, Says)], judge: impl FnOnce(&[Look<'_>]) -> T) -> T {
     let machines: Vec<(Record, AgentStatus)> =
         of.iter().enumerate().map(|(n, (class, says))| machine(n, class, *says)).collect();
-    let looks: Vec<Look<'_>> =
-        machines.iter().filter_map(|(record, status)| look(record, status, now())).collect();
+    let settings = settings();
+    let looks: Vec<Look<'_>> = machines
+        .iter()
+        .filter_map(|(record, status)| look(record, status, &settings, now()))
+        .collect();
     judge(&looks)
+}
+
+fn settings() -> Settings {
+    Settings::from_map(&BTreeMap::new()).unwrap()
+}
+
+/// The settings have changed since its record was written, so it may go on without a registration.
+#[test]
+fn a_machine_that_may_not_know_the_settings_is_judged_by_what_it_says_only() {
+    let version = SettingsVersion::parse("v1");
+    for (says, expected) in
+        [(Says::Nothing, false), (Says::OfEarlier, false), (Says::Fails(3), true)]
+    {
+        let (mut record, status) = machine(0, "large", says);
+        record.settings_version.clone_from(&version);
+        let look = look(&record, &status, &settings(), now());
+        assert_eq!(look.is_some(), expected, "{says:?}");
+    }
 }
 
 /// The positions of those that are terminated.
