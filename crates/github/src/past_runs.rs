@@ -47,7 +47,7 @@ pub struct PastRunsOptions {
     pub token: Option<Secret>,
 }
 
-/// A completed run.
+/// A completed run, as the simulation of a history needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastRun {
     pub start: Timestamp,
@@ -139,7 +139,6 @@ struct JobEntry {
     completed_at: Option<String>,
 }
 
-/// Reads one repository.
 struct Reader<'a> {
     identity: Identity,
     repository: &'a str,

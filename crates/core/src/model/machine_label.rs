@@ -102,7 +102,7 @@ pub enum RequestedLabel {
     OfRun,
     /// A label of the machine's choice, which its agent reports.
     OfMachine,
-    /// This one.
+    /// A label that jobs of the run already wait for.
     Named(MachineLabel),
 }
 

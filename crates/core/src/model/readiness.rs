@@ -61,7 +61,7 @@ pub enum ClaimWay {
 }
 
 impl Readiness {
-    /// What stores keep.
+    /// The JSON text that stores keep, which [`Readiness::read`] reads.
     pub fn stored(&self) -> String {
         // Neither variant holds anything that JSON has no form for.
         serde_json::to_string(self).unwrap_or_default()

@@ -193,7 +193,7 @@ pub enum Rescue {
 /// What refresh does about jobs whose machine was taken away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnInterruption {
-    /// Leaves them failed.
+    /// The jobs stay failed.
     #[default]
     None,
     /// Re-runs them once, after their run has completed.

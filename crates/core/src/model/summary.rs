@@ -61,7 +61,7 @@ pub struct ProvisionSummary {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallOrigin {
-    /// The run itself.
+    /// The run itself called provision.
     Run,
     /// Refresh, to keep machines warm.
     KeepWarm,

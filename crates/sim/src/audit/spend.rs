@@ -17,7 +17,6 @@ use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
 use crate::plan::spans;
 
-/// The setting.
 const CAP: &str = "max-spend-per-day";
 
 /// The shortest time for which a machine of a minimum stays idle.

@@ -5,7 +5,6 @@ use super::{Action, Plan, SECOND};
 use crate::faults::Fault;
 use crate::kernel::digest;
 
-/// The setting.
 const RUNNER_LABEL: &str = "runner-label";
 
 impl Plan {

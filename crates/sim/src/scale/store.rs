@@ -372,7 +372,6 @@ impl Store for MeteredStore {
         Ok(true)
     }
 
-    /// In batches.
     async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
         let noted = join_all(writes.iter().map(|(change, _)| self.note_joined(change))).await;
         let calls = writes.len().div_ceil(WRITE_AT_ONCE);

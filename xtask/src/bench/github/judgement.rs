@@ -16,7 +16,7 @@ enum Bound {
     TimesAndNoneLost(f64),
     /// At most what the runner takes to leave and to register again, and this, in milliseconds.
     RunnerAnd(f64),
-    /// Measured only.
+    /// The row is measured and not judged.
     Nothing,
 }
 

@@ -42,7 +42,6 @@ pub(super) struct Said {
     pub(super) took: Duration,
 }
 
-/// Starts children.
 pub(super) struct Children {
     program: PathBuf,
     /// The inputs that were given, with the rows that they are of.

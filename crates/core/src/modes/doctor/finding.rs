@@ -120,7 +120,7 @@ pub struct Unchecked {
 pub struct Findings {
     /// The caller, as the provider knows it.
     pub caller: Option<String>,
-    /// The worst first.
+    /// Sorted by severity, errors first.
     pub findings: Vec<Finding>,
     /// What was checked, in order.
     pub checked: Vec<(Area, &'static str)>,
@@ -209,7 +209,6 @@ macro_rules! kinds {
                 }
             }
 
-            /// Why it matters.
             pub fn why(self) -> &'static str {
                 match self {
                     $(FindingKind::$kind => $why,)*

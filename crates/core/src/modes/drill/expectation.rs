@@ -2,7 +2,7 @@
 
 macro_rules! expectations {
     ($($kind:ident, $id:literal, $what:literal, $why:literal, $fix:literal;)*) => {
-        /// What should happen.
+        /// What should happen after a disturbance.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Expectation {
             $(
@@ -28,7 +28,6 @@ macro_rules! expectations {
                 }
             }
 
-            /// Why it matters.
             pub fn why(self) -> &'static str {
                 match self {
                     $(Expectation::$kind => $why,)*

@@ -28,7 +28,6 @@ enum Fault {
     None,
     /// Provision reports the machine that was killed.
     HandsOutTheDead,
-    /// Refresh fails.
     CannotRefresh,
     /// A run of a user claims the machine as soon as it is released.
     ClaimedMeanwhile,
