@@ -152,20 +152,24 @@ impl Agent {
                 } else if is_to_register {
                     memory.set_registration(took);
                 }
-                self.signal(memory, Signal::Registered, Some(label), "").await;
+                // A store that does not take the signal must not hide the end of the run.
+                let working = async {
+                    self.signal(memory, Signal::Registered, Some(label), "").await;
+                    self.keep_working(memory, label).await
+                };
                 let lifetime = async {
                     over.await;
                     self.finish_job(memory, label, assignment.runs_before).await;
                 };
-                match select(pin!(lifetime), pin!(self.keep_working(memory, label))).await {
+                match select(pin!(lifetime), pin!(working)).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
             }
             Err(why) => {
-                self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
-                // The runner may listen already.
                 let drained = async {
+                    self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
+                    // The runner may listen already.
                     self.runner.drain(&why).await;
                     pending::<()>().await;
                 };

@@ -6,6 +6,7 @@
 //! heartbeat waits until a registration that is lost has been withdrawn.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt, join, select};
@@ -181,29 +182,32 @@ impl Agent {
     }
 
     /// Keeps the runner registered and listening until the record says something new.
+    ///
+    /// The record is looked at also while a note is written: a store that answers late must not keep a run
+    /// waiting. A note that is under way then is dropped, and counts as not written.
     async fn keep_ready<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>) -> Seen {
-        let mut see = Box::pin(self.see(memory, Some(idle.generation)));
+        let mut see = pin!(self.see(memory, Some(idle.generation)));
         loop {
-            let event = match select(&mut see, Box::pin(idle.phase.event())).await {
-                Either::Left((seen, _)) => return seen,
-                Either::Right((event, _)) => event,
+            let step = async {
+                let event = idle.phase.event().await;
+                self.follow(memory, idle, event).await;
             };
-            idle.phase = self.next_phase(memory, idle, event).await;
+            if let Either::Left((seen, _)) = select(see.as_mut(), pin!(step)).await {
+                return seen;
+            }
         }
     }
 
-    async fn next_phase<'a>(
-        &'a self,
-        memory: &Memory,
-        idle: &mut Idle<'a>,
-        event: Event,
-    ) -> Phase<'a> {
+    /// Begins the next phase and says what has changed. It may be dropped at any point.
+    async fn follow<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>, event: Event) {
         if let Some(why) = self.takes_no_job(memory) {
+            idle.phase = self.resting(memory.times().agent_poll_running);
             self.withdraw(memory, &why).await;
-            if std::mem::take(&mut idle.may_be_listed) {
+            if idle.may_be_listed {
                 self.remove_idle_runner().await;
+                idle.may_be_listed = false;
             }
-            return self.resting(memory.times().agent_poll_running);
+            return;
         }
         let random = &*self.random;
         match event {
@@ -211,7 +215,8 @@ impl Agent {
                 idle.may_be_listed = true;
                 idle.began = self.clock.steady();
                 let label = idle.label.clone();
-                Phase::Registering(Box::pin(async move { self.runner.listen_as(&label).await }))
+                let attempt = async move { self.runner.listen_as(&label).await };
+                idle.phase = Phase::Registering(Box::pin(attempt));
             }
             Event::Registered(Ok(number)) => {
                 memory.set_registration(self.clock.steady().saturating_sub(idle.began));
@@ -222,18 +227,18 @@ impl Agent {
                     label,
                     number,
                 }));
+                idle.phase = Phase::Ready(Box::pin(self.runner.lapse()));
                 self.tell_readiness(memory).await.ok();
-                Phase::Ready(Box::pin(self.runner.lapse()))
             }
             Event::Registered(Err(why)) => {
-                self.withdraw(memory, &why).await;
+                idle.phase = self.resting(idle.restarts.failed(random));
                 self.log_lapse(&mut idle.restarts, &why);
-                self.resting(idle.restarts.failed(random))
+                self.withdraw(memory, &why).await;
             }
             Event::Lapsed(why) => {
-                self.withdraw(memory, &why).await;
+                idle.phase = self.resting(idle.restarts.died(random));
                 self.log_lapse(&mut idle.restarts, &why);
-                self.resting(idle.restarts.died(random))
+                self.withdraw(memory, &why).await;
             }
         }
     }
