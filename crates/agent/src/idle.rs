@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, Either, FutureExt, join, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
-use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
+use ondeck_core::model::readiness::{IdleRegistration, Readiness};
 use ondeck_core::model::record::State;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::PortResult;
@@ -358,13 +358,13 @@ impl Agent {
 
     /// Writes what is to be said about the registration, if the store does not have it.
     pub(crate) async fn tell_readiness(&self, memory: &Memory) -> PortResult<()> {
-        let Some(readiness) = memory.untold_readiness() else { return Ok(()) };
-        let at = memory.next_report_time(self.clock.now());
-        let note = ReadinessNote { readiness, at };
-        let told = self.store.note_readiness(&self.id, &note).boxed().await;
-        self.log_failure(memory, "readiness not written", &told);
-        told?;
-        memory.told_readiness(&note.readiness);
+        while let Some(note) = memory.note_to_write(self.clock.now()) {
+            let told = self.store.note_readiness(&self.id, &note).boxed().await;
+            self.log_failure(memory, "readiness not written", &told);
+            if !memory.note_answered(&note, &told) {
+                return told.map(drop);
+            }
+        }
         Ok(())
     }
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use ondeck_core::inputs::times::Times;
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::{MachineLabel, RunnerLabel};
-use ondeck_core::model::readiness::Readiness;
+use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::signal::output_tail;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::News;
+use ondeck_core::ports::{News, PortResult};
 
 use crate::cycle::served_label;
 use crate::deadline::LastRecord;
+use crate::notes::Notes;
 use crate::refusals::Refusals;
 use crate::wake_ups::{Remark, WakeUps};
 
@@ -35,7 +36,7 @@ struct Inner {
     own_label: Option<MachineLabel>,
     /// What is to be said about the registration of the idle machine, and what the store has of it.
     readiness: Option<Readiness>,
-    told_readiness: Option<Readiness>,
+    notes: Notes,
     interruption: Option<String>,
     is_preserved: bool,
     registration: Option<Duration>,
@@ -83,7 +84,7 @@ impl Memory {
             serving: None,
             own_label: None,
             readiness: None,
-            told_readiness: None,
+            notes: Notes::default(),
             interruption: None,
             is_preserved: false,
             registration: None,
@@ -301,24 +302,28 @@ impl Memory {
         }
     }
 
-    /// What is to be said and the store does not have.
-    pub(crate) fn untold_readiness(&self) -> Option<Readiness> {
-        let inner = self.inner();
-        inner.readiness.clone().filter(|said| inner.told_readiness.as_ref() != Some(said))
+    /// The note that is to be written now; `None` if the store has what is to be said.
+    pub(crate) fn note_to_write(&self, now: Timestamp) -> Option<ReadinessNote> {
+        let mut inner = self.inner();
+        let untold = inner.notes.untold(inner.readiness.as_ref())?;
+        Some(inner.notes.send(untold, now))
     }
 
-    /// Remembers that the store has this.
-    pub(crate) fn told_readiness(&self, readiness: &Readiness) {
-        self.inner().told_readiness = Some(readiness.clone());
+    /// Remembers the answer to a note. Returns whether it is to be written again.
+    pub(crate) fn note_answered(&self, note: &ReadinessNote, answer: &PortResult<bool>) -> bool {
+        self.inner().notes.answered(note, answer)
     }
 
     /// Whether the store may call the machine ready although it is not, because the last note was not
     /// written. In a pool whose machines register for their run, that misleads no provision. A store that
-    /// refuses notes, because its policy does not know them, has none, unless this agent has written one.
+    /// refuses notes, because its policy does not know them, has none, unless it took one before.
     pub(crate) fn may_be_called_ready(&self, is_refused: bool) -> bool {
-        let is_untold = matches!(self.untold_readiness(), Some(Readiness::NotReady { .. }));
-        let has_told = matches!(self.inner().told_readiness, Some(Readiness::Ready(_)));
-        self.tells_readiness() && is_untold && (has_told || !is_refused)
+        let (is_untold, may_say_ready) = {
+            let inner = self.inner();
+            let untold = inner.notes.untold(inner.readiness.as_ref());
+            (matches!(untold, Some(Readiness::NotReady { .. })), inner.notes.may_say_ready())
+        };
+        self.tells_readiness() && is_untold && (may_say_ready || !is_refused)
     }
 
     /// Whether there is something to be said about the registration, and machines of this pool register
@@ -362,9 +367,11 @@ impl Memory {
         self.inner().ready_claim = Some(took);
     }
 
-    /// How long that took last; `None` before the first such run.
+    /// How long that took last; `None` before the first such run, and while the store takes no notes: a
+    /// policy that does not know them refuses a heartbeat that tells this.
     pub(crate) fn ready_claim(&self) -> Option<Duration> {
-        self.inner().ready_claim
+        let inner = self.inner();
+        inner.ready_claim.filter(|_| inner.notes.are_taken())
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -337,7 +337,7 @@ impl AgentStore for SlowToNote {
         self.store.report(id, report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         self.clock.sleep(2 * SECOND).await;
         self.store.note_readiness(id, note).await
     }

@@ -93,7 +93,7 @@ impl AgentStore for RefusingStore {
         self.store.report(id, report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         answer(&self.refuses_notes)?;
         self.store.note_readiness(id, note).await
     }
