@@ -14,7 +14,7 @@ use ondeck_core::ports::PortResult;
 
 use crate::Agent;
 use crate::idle::OwnRunner;
-use crate::memory::Memory;
+use crate::memory::{Memory, OwnLabel};
 use crate::restarts::Restarts;
 
 impl Agent {
@@ -29,7 +29,10 @@ impl Agent {
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
             let (label, assignment, own) = self.await_claim(memory).await;
-            memory.set_serving(Some(&label), own.as_ref().map(|own| &own.label));
+            let generation = assignment.generation;
+            let own_label =
+                own.as_ref().map(|own| OwnLabel { label: own.label.clone(), generation });
+            memory.set_serving(Some(&label), own_label);
             memory.begin_use(assignment.is_exclusive);
             self.serve(memory, &label, &assignment, own).await;
             let left = self.leave(memory, &assignment).await;
@@ -292,6 +295,8 @@ impl Agent {
 
 /// What the record says about a run when the agent begins to serve it.
 pub(crate) struct Assignment {
+    /// The generation that the run has claimed.
+    pub(crate) generation: u32,
     /// What the run wants the runner to be registered with.
     pub(crate) requested: RequestedLabel,
     /// How many runs the record counted when the run claimed the machine; `None` if it is not claimed.
@@ -311,6 +316,7 @@ impl Assignment {
         let runs_before = (record.state == State::Claimed).then_some(record.counts.runs);
         let own_use = u32::from(record.state == State::Running);
         Assignment {
+            generation: record.counts.generation,
             requested: record.requested.clone(),
             runs_before,
             is_exclusive: record.reuse.is_never(),
@@ -333,12 +339,20 @@ pub(crate) fn served_label(record: &Record) -> Option<Label> {
 
 /// Whether the record names this run under this label, and wants its runner to be registered as the
 /// present one is.
+///
+/// A control plane of a version that does not know labels of machines takes them out of each record that
+/// it writes, together with the suffix of the run's label. That ends no use: no other change of a
+/// generation makes its owner want the label of the run.
 fn serves(memory: &Memory, record: &Record, label: &Label) -> bool {
-    let own = memory.own_label();
-    let is_as_wanted = match &record.requested {
-        RequestedLabel::OfRun => own.is_none(),
-        RequestedLabel::OfMachine => own.is_some(),
-        RequestedLabel::Named(named) => own.as_ref() == Some(named),
-    };
-    served_label(record).as_ref() == Some(label) && is_as_wanted
+    let Some(named) = served_label(record) else { return false };
+    match (&record.requested, memory.own()) {
+        (RequestedLabel::OfRun, Some(own)) => {
+            named.run == label.run && record.counts.generation == own.generation
+        }
+        (RequestedLabel::OfRun, None) => named == *label,
+        (RequestedLabel::OfMachine, own) => named == *label && own.is_some(),
+        (RequestedLabel::Named(wanted), own) => {
+            named == *label && own.is_some_and(|own| own.label == *wanted)
+        }
+    }
 }

@@ -33,7 +33,7 @@ struct Inner {
     followed: Option<SettingsVersion>,
     serving: Option<Label>,
     /// What the runner is registered with while a run is served, if that is a label of the machine.
-    own_label: Option<MachineLabel>,
+    own: Option<OwnLabel>,
     /// What is to be said about the registration of the idle machine, and what the store has of it.
     readiness: Option<Readiness>,
     notes: Notes,
@@ -65,6 +65,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The label of the machine that the runner of a run is registered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnLabel {
+    pub(crate) label: MachineLabel,
+    /// The generation of the record for which the run is served.
+    pub(crate) generation: u32,
+}
+
 /// What the agent knows about the use of the machine by the present run, or else by the last.
 #[derive(Debug, Clone, Copy, Default)]
 struct ExclusiveUse {
@@ -72,6 +80,8 @@ struct ExclusiveUse {
     is_asked_for: bool,
     /// Whether the record says that the run gave the machine back unused.
     is_given_back: bool,
+    /// Whether the record still names the run, and another label than its runner is registered with.
+    goes_on: bool,
 }
 
 impl Memory {
@@ -82,7 +92,7 @@ impl Memory {
             settings: None,
             followed: None,
             serving: None,
-            own_label: None,
+            own: None,
             readiness: None,
             notes: Notes::default(),
             interruption: None,
@@ -149,15 +159,18 @@ impl Memory {
     /// Remembers that a run begins, and whether it asked for a machine of its own.
     pub(crate) fn begin_use(&self, is_exclusive: bool) {
         self.inner().exclusive_use =
-            ExclusiveUse { is_asked_for: is_exclusive, is_given_back: false };
+            ExclusiveUse { is_asked_for: is_exclusive, ..ExclusiveUse::default() };
     }
 
-    /// Remembers the record that ended the run. Only an idle one that any run may claim says that the
-    /// machine was given back.
+    /// Remembers the record that ended the use. Only an idle one that any run may claim says that the
+    /// machine was given back. One that still names the run says that it goes on, with another label.
     pub(crate) fn end_use(&self, record: Option<&Record>) {
         let is_given_back =
             record.is_some_and(|it| it.state == State::Idle && !it.reuse.is_never());
         let mut inner = self.inner();
+        let served = inner.serving.as_ref().map(|label| &label.run);
+        let owner = record.and_then(served_label).map(|label| label.run);
+        inner.exclusive_use.goes_on = owner.is_some() && owner.as_ref() == served;
         inner.exclusive_use.is_given_back = is_given_back;
         inner.owes_report = true;
     }
@@ -178,7 +191,7 @@ impl Memory {
     /// `has_worked` says whether the runner has taken a job.
     pub(crate) fn is_used_up(&self, has_worked: bool) -> bool {
         let use_ = self.inner().exclusive_use;
-        use_.is_asked_for && (has_worked || !use_.is_given_back)
+        use_.is_asked_for && !use_.goes_on && (has_worked || !use_.is_given_back)
     }
 
     /// Remembers the generation of the record that ended the last run, or that was answered last.
@@ -251,14 +264,14 @@ impl Memory {
 
     /// Remembers which run is served, and the label of the machine that its runner is registered with;
     /// `None` if that is the label of the run.
-    pub(crate) fn set_serving(&self, label: Option<&Label>, own: Option<&MachineLabel>) {
+    pub(crate) fn set_serving(&self, label: Option<&Label>, own: Option<OwnLabel>) {
         let mut inner = self.inner();
-        (inner.serving, inner.own_label) = (label.cloned(), own.cloned());
+        (inner.serving, inner.own) = (label.cloned(), own);
     }
 
     /// The label of the machine that the runner of the served run is registered with, if it is one.
-    pub(crate) fn own_label(&self) -> Option<MachineLabel> {
-        self.inner().own_label.clone()
+    pub(crate) fn own(&self) -> Option<OwnLabel> {
+        self.inner().own.clone()
     }
 
     /// Whether idle machines register, by the settings.
