@@ -82,11 +82,12 @@ async fn the_labels_of_a_run_are_stored_by_one_write() {
     let harness = pool(&[]).await;
     harness.idle("i-a", "c6i.large").await;
     harness.sleep(SOON).await;
-    let reads = || harness.memory.store.calls().get("demands").copied().unwrap_or_default();
-    let before = reads();
+    let calls = |call| harness.memory.store.calls().get(call).copied().unwrap_or_default();
+    let before = (calls("demands"), calls("replace_demand"));
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!((outcome.failure.as_ref(), outcome.count(MachineSource::Warm)), (None, 1));
-    assert_eq!(reads() - before, 1, "when it is stored what the run asks for");
+    assert_eq!(calls("demands") - before.0, 0, "the run has asked for nothing before");
+    assert_eq!(calls("replace_demand") - before.1, 2, "what it asks for, and its labels");
     assert_eq!(harness.stored_labels("1").await, labels(&outcome));
 }
 
