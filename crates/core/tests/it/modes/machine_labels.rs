@@ -239,6 +239,21 @@ async fn a_pool_can_change_the_kind_of_label() {
     assert_eq!(harness.labels.of(&id("i-a")).map(|label| label.to_string()).as_deref(), Some("1"));
 }
 
+/// Their agents learn of the setting by the same refresh.
+#[tokio::test]
+async fn machines_that_are_told_to_register_are_not_called_unready() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let harness = Harness::with(&[("idle-time-sec", "7200")]).await;
+    harness.put_idle("i-a", super::harness::spec("c6i.large"), minutes(120)).await;
+    harness.refresh().await;
+    harness.sleep(minutes(5)).await;
+    let told = harness.refresh_with(&[("runner-label", "machine")]).await;
+    assert_eq!(told.warnings, [] as [String; 0]);
+    harness.sleep(minutes(1)).await;
+    assert!(harness.is_ready("i-a").await);
+    assert_eq!(harness.refresh().await.warnings, [] as [String; 0]);
+}
+
 /// Jobs of a run that are run again use the outputs of the job that called provision.
 #[tokio::test]
 async fn jobs_that_wait_for_an_old_label_get_a_machine_with_it() {
