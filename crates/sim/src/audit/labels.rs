@@ -20,6 +20,9 @@ use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
 /// How long an agent may take to notice that its listener has ended.
 const NOTICES_WITHIN: Micros = SECOND;
 
+/// How long an agent whose calls are answered may take to say that its idle machine is ready.
+const SAYS_WITHIN: Duration = Duration::from_secs(60);
+
 /// How many refreshes may pass until a runner is removed, or the jobs of a label have a machine.
 const REFRESHES: u32 = 2;
 
@@ -40,6 +43,17 @@ pub(super) struct Labels {
     stale: BTreeMap<String, u32>,
     /// Labels whose jobs wait and that no machine has, and for how many refreshes.
     unserved: BTreeMap<MachineLabel, u32>,
+    /// Idle machines that listen and are not called ready, and since when.
+    untold: BTreeMap<InstanceId, (Untold, Timestamp)>,
+}
+
+/// A listener of an idle machine that is not called ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Untold {
+    generation: u32,
+    number: u32,
+    /// How many listeners of the machine there have been.
+    listeners: u32,
 }
 
 /// What is true of the listener of a machine at one moment.
@@ -178,6 +192,45 @@ impl Audit {
         if is_wrong {
             let how = format!("{id} is called ready at {now}, as {said:?}, and was {then:?}");
             self.violated(Invariant::ReadyIsReady, how);
+        }
+    }
+
+    /// A heartbeat of a machine has reached the store. An idle machine is called ready if it has listened for
+    /// a minute, and nothing of its own has failed within the last one.
+    pub(crate) fn beats_listening(
+        &mut self,
+        id: &InstanceId,
+        status: &AgentStatus,
+        machine: &MachineView,
+        condition: &Condition,
+        now: Timestamp,
+    ) {
+        let is_available = |record: &&Record| {
+            record.state == State::Idle
+                && !record.is_expired(now + SKEW)
+                && !condition.is_broken
+                && condition.notice_at.is_none()
+        };
+        let record = self.records.get(id).filter(is_available);
+        let seat = machine.seat.as_ref().filter(|seat| seat.owner.is_none());
+        let (Some(record), Some(seat)) = (record, seat) else {
+            self.labels.untold.remove(id);
+            return;
+        };
+        let generation = record.counts.generation;
+        let said = status.readiness.as_ref().and_then(|note| note.registration(generation));
+        if said.is_some_and(|said| said.number == seat.number && said.label == seat.label) {
+            self.labels.untold.remove(id);
+            return;
+        }
+        let untold = Untold { generation, number: seat.number, listeners: condition.listeners };
+        let known = self.labels.untold.get(id).filter(|(known, _)| *known == untold);
+        let since = known.map_or(now, |(_, since)| *since);
+        self.labels.untold.insert(id.clone(), (untold, since));
+        if since + SAYS_WITHIN < now && timestamp(condition.troubled_until) < now {
+            let said = &status.readiness;
+            let how = format!("{id} has listened since {since} as {untold:?}, and says {said:?}");
+            self.violated(Invariant::CalledReady, how);
         }
     }
 

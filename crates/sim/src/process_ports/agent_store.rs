@@ -104,7 +104,12 @@ impl AgentStore for ProcessPorts {
                 w.audit().says_that_it_is_interrupted(&id, w.kernel.true_time());
             }
             at_once(w.store.beat(&id, &heartbeat))?;
-            w.audit().beats_ready(&id, &status_of(w, &id), &then, w.kernel.true_time());
+            let (status, true_time) = (status_of(w, &id), w.kernel.true_time());
+            w.audit().beats_ready(&id, &status, &then, true_time);
+            let machines = w.machines();
+            if let (Some(view), Some(condition)) = (machines.view(&id), machines.condition(&id)) {
+                w.audit().beats_listening(&id, &status, &view, condition, true_time);
+            }
             Ok(())
         };
         self.ask("store", "beat", String::new, beat).await

@@ -173,6 +173,7 @@ impl SimulatedMachines {
         machine.seat.listener = Some(Listener { number, dies_at, keeps_session });
         machine.seat.session_until = 0;
         machine.condition.silent_since = None;
+        machine.condition.listeners += 1;
     }
 
     /// Ends the listener. A job that runs goes on.
