@@ -291,28 +291,36 @@ impl Audit {
         }
     }
 
-    /// A refresh has succeeded. Jobs had been waiting since before it began for these labels, which their
-    /// runs were given. Each label has a machine: at once if nothing fails, and after two refreshes if
-    /// machines die.
-    pub(crate) fn labels_work(&mut self, waiting: &[(MachineLabel, Label)], is_at_once: bool) {
-        let is_unserved = |(own, label): &&(MachineLabel, Label)| {
-            let names = |record: &&Record| {
-                record.run.as_ref() == Some(&label.run)
-                    && record.requested == RequestedLabel::Named(own.clone())
-            };
-            !self.records.values().any(|record| names(&record))
-        };
-        let unserved: BTreeSet<MachineLabel> =
-            waiting.iter().filter(is_unserved).map(|(own, _)| own.clone()).collect();
+    /// A refresh has succeeded, and nothing fails. Jobs had been waiting since before it began for these
+    /// labels, which their runs were given. Each label has a machine.
+    pub(crate) fn labels_work(&mut self, waiting: &[(MachineLabel, Label)]) {
+        let unserved = waiting.iter().find(|(own, label)| self.named(&label.run, own).is_empty());
+        if let Some((own, _)) = unserved {
+            let how = format!("jobs wait for {own}, and no machine has it");
+            self.violated(Invariant::LabelWorks, how);
+        }
+    }
+
+    /// A refresh has succeeded, where machines may die. Jobs had been waiting since before it began for
+    /// these labels, whose machines were gone before. Each label has a machine after the next one.
+    pub(super) fn labels_outlive_machines(&mut self, unserved: &BTreeSet<MachineLabel>) {
         self.labels.unserved.retain(|label, _| unserved.contains(label));
         for own in unserved {
             let refreshes = self.labels.unserved.entry(own.clone()).or_default();
             *refreshes += 1;
-            if is_at_once || *refreshes >= REFRESHES {
-                let how = format!("jobs wait for {own}, and no machine has it");
+            if *refreshes >= REFRESHES {
+                let how = format!("jobs wait for {own}, whose machine is gone");
                 return self.violated(Invariant::LabelWorks, how);
             }
         }
+    }
+
+    /// The machines of the run whose records want this label.
+    pub(super) fn named(&self, run: &RunId, own: &MachineLabel) -> Vec<InstanceId> {
+        let is_named = |record: &&Record| {
+            record.run.as_ref() == Some(run) && record.requested.named() == Some(own)
+        };
+        self.records.values().filter(is_named).map(|record| record.id.clone()).collect()
     }
 
     /// How many machines of the run have this label and can take jobs.

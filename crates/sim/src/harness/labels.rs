@@ -14,7 +14,7 @@ use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, digest, timestamp};
 use crate::plan::SECOND;
 use crate::process_ports::{TOO_MANY_REQUESTS, demand_of, has_a_job, status_of};
-use crate::simulated_machines::{HOOK_WAITS, Hooked};
+use crate::simulated_machines::{HOOK_WAITS, Hooked, SimulatedMachines};
 use crate::world::at_once;
 
 /// The run whose jobs name labels of machines that it was not given.
@@ -186,13 +186,23 @@ impl Harness {
     /// Checks that jobs which were waiting when a refresh began for labels that their runs were given have
     /// machines.
     pub(super) fn labels_must_work(&self, began: Timestamp, can_be: impl Fn(&RunId) -> bool) {
-        let waiting = self.world.machines().waiting_for_machines_since(began);
+        let mut waiting = self.waiting_for_own(&self.world.machines(), began);
+        waiting.retain(|(_, label)| can_be(&label.run));
+        self.world.audit().labels_work(&waiting);
+    }
+
+    /// The labels of machines that jobs have been waiting for since before `began`, of those that their runs
+    /// were given, each with the label of the run.
+    pub(super) fn waiting_for_own(
+        &self,
+        machines: &SimulatedMachines,
+        began: Timestamp,
+    ) -> Vec<(MachineLabel, Label)> {
         let is_given = |(own, label): &(MachineLabel, Label)| {
             let demand = demand_of(&self.world, label);
-            can_be(&label.run) && demand.is_some_and(|demand| demand.labels.contains(own))
+            demand.is_some_and(|demand| demand.labels.contains(own))
         };
-        let waiting: Vec<(MachineLabel, Label)> = waiting.into_iter().filter(is_given).collect();
-        self.world.audit().labels_work(&waiting, self.plan.is_clear());
+        machines.waiting_for_machines_since(began).into_iter().filter(is_given).collect()
     }
 }
 
