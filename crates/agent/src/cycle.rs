@@ -14,7 +14,7 @@ use ondeck_core::ports::PortResult;
 
 use crate::Agent;
 use crate::idle::OwnRunner;
-use crate::memory::Memory;
+use crate::memory::{Memory, OwnLabel};
 use crate::restarts::Restarts;
 
 impl Agent {
@@ -29,7 +29,10 @@ impl Agent {
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
             let (label, assignment, own) = self.await_claim(memory).await;
-            memory.set_serving(Some(&label), own.as_ref().map(|own| &own.label));
+            let generation = assignment.generation;
+            let own_label =
+                own.as_ref().map(|own| OwnLabel { label: own.label.clone(), generation });
+            memory.set_serving(Some(&label), own_label);
             memory.begin_use(assignment.is_exclusive);
             self.serve(memory, &label, &assignment, own).await;
             let left = self.leave(memory, &assignment).await;
@@ -152,20 +155,24 @@ impl Agent {
                 } else if is_to_register {
                     memory.set_registration(took);
                 }
-                self.signal(memory, Signal::Registered, Some(label), "").await;
+                // A store that does not take the signal must not hide the end of the run.
+                let working = async {
+                    self.signal(memory, Signal::Registered, Some(label), "").await;
+                    self.keep_working(memory, label).await
+                };
                 let lifetime = async {
                     over.await;
                     self.finish_job(memory, label, assignment.runs_before).await;
                 };
-                match select(pin!(lifetime), pin!(self.keep_working(memory, label))).await {
+                match select(pin!(lifetime), pin!(working)).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
             }
             Err(why) => {
-                self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
-                // The runner may listen already.
                 let drained = async {
+                    self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
+                    // The runner may listen already.
                     self.runner.drain(&why).await;
                     pending::<()>().await;
                 };
@@ -288,6 +295,8 @@ impl Agent {
 
 /// What the record says about a run when the agent begins to serve it.
 pub(crate) struct Assignment {
+    /// The generation that the run has claimed.
+    pub(crate) generation: u32,
     /// What the run wants the runner to be registered with.
     pub(crate) requested: RequestedLabel,
     /// How many runs the record counted when the run claimed the machine; `None` if it is not claimed.
@@ -307,6 +316,7 @@ impl Assignment {
         let runs_before = (record.state == State::Claimed).then_some(record.counts.runs);
         let own_use = u32::from(record.state == State::Running);
         Assignment {
+            generation: record.counts.generation,
             requested: record.requested.clone(),
             runs_before,
             is_exclusive: record.reuse.is_never(),
@@ -329,12 +339,20 @@ pub(crate) fn served_label(record: &Record) -> Option<Label> {
 
 /// Whether the record names this run under this label, and wants its runner to be registered as the
 /// present one is.
+///
+/// A control plane of a version that does not know labels of machines takes them out of each record that
+/// it writes, together with the suffix of the run's label. That ends no use: no other change of a
+/// generation makes its owner want the label of the run.
 fn serves(memory: &Memory, record: &Record, label: &Label) -> bool {
-    let own = memory.own_label();
-    let is_as_wanted = match &record.requested {
-        RequestedLabel::OfRun => own.is_none(),
-        RequestedLabel::OfMachine => own.is_some(),
-        RequestedLabel::Named(named) => own.as_ref() == Some(named),
-    };
-    served_label(record).as_ref() == Some(label) && is_as_wanted
+    let Some(named) = served_label(record) else { return false };
+    match (&record.requested, memory.own()) {
+        (RequestedLabel::OfRun, Some(own)) => {
+            named.run == label.run && record.counts.generation == own.generation
+        }
+        (RequestedLabel::OfRun, None) => named == *label,
+        (RequestedLabel::OfMachine, own) => named == *label && own.is_some(),
+        (RequestedLabel::Named(wanted), own) => {
+            named == *label && own.is_some_and(|own| own.label == *wanted)
+        }
+    }
 }

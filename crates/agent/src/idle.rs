@@ -6,12 +6,13 @@
 //! heartbeat waits until a registration that is lost has been withdrawn.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt, join, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
-use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
+use ondeck_core::model::readiness::{IdleRegistration, Readiness};
 use ondeck_core::model::record::State;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::PortResult;
@@ -181,29 +182,32 @@ impl Agent {
     }
 
     /// Keeps the runner registered and listening until the record says something new.
+    ///
+    /// The record is looked at also while a note is written: a store that answers late must not keep a run
+    /// waiting. A note that is under way then is dropped, and counts as not written.
     async fn keep_ready<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>) -> Seen {
-        let mut see = Box::pin(self.see(memory, Some(idle.generation)));
+        let mut see = pin!(self.see(memory, Some(idle.generation)));
         loop {
-            let event = match select(&mut see, Box::pin(idle.phase.event())).await {
-                Either::Left((seen, _)) => return seen,
-                Either::Right((event, _)) => event,
+            let step = async {
+                let event = idle.phase.event().await;
+                self.follow(memory, idle, event).await;
             };
-            idle.phase = self.next_phase(memory, idle, event).await;
+            if let Either::Left((seen, _)) = select(see.as_mut(), pin!(step)).await {
+                return seen;
+            }
         }
     }
 
-    async fn next_phase<'a>(
-        &'a self,
-        memory: &Memory,
-        idle: &mut Idle<'a>,
-        event: Event,
-    ) -> Phase<'a> {
+    /// Begins the next phase and says what has changed. It may be dropped at any point.
+    async fn follow<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>, event: Event) {
         if let Some(why) = self.takes_no_job(memory) {
+            idle.phase = self.resting(memory.times().agent_poll_running);
             self.withdraw(memory, &why).await;
-            if std::mem::take(&mut idle.may_be_listed) {
+            if idle.may_be_listed {
                 self.remove_idle_runner().await;
+                idle.may_be_listed = false;
             }
-            return self.resting(memory.times().agent_poll_running);
+            return;
         }
         let random = &*self.random;
         match event {
@@ -211,7 +215,8 @@ impl Agent {
                 idle.may_be_listed = true;
                 idle.began = self.clock.steady();
                 let label = idle.label.clone();
-                Phase::Registering(Box::pin(async move { self.runner.listen_as(&label).await }))
+                let attempt = async move { self.runner.listen_as(&label).await };
+                idle.phase = Phase::Registering(Box::pin(attempt));
             }
             Event::Registered(Ok(number)) => {
                 memory.set_registration(self.clock.steady().saturating_sub(idle.began));
@@ -222,18 +227,18 @@ impl Agent {
                     label,
                     number,
                 }));
+                idle.phase = Phase::Ready(Box::pin(self.runner.lapse()));
                 self.tell_readiness(memory).await.ok();
-                Phase::Ready(Box::pin(self.runner.lapse()))
             }
             Event::Registered(Err(why)) => {
-                self.withdraw(memory, &why).await;
+                idle.phase = self.resting(idle.restarts.failed(random));
                 self.log_lapse(&mut idle.restarts, &why);
-                self.resting(idle.restarts.failed(random))
+                self.withdraw(memory, &why).await;
             }
             Event::Lapsed(why) => {
-                self.withdraw(memory, &why).await;
+                idle.phase = self.resting(idle.restarts.died(random));
                 self.log_lapse(&mut idle.restarts, &why);
-                self.resting(idle.restarts.died(random))
+                self.withdraw(memory, &why).await;
             }
         }
     }
@@ -353,13 +358,13 @@ impl Agent {
 
     /// Writes what is to be said about the registration, if the store does not have it.
     pub(crate) async fn tell_readiness(&self, memory: &Memory) -> PortResult<()> {
-        let Some(readiness) = memory.untold_readiness() else { return Ok(()) };
-        let at = memory.next_report_time(self.clock.now());
-        let note = ReadinessNote { readiness, at };
-        let told = self.store.note_readiness(&self.id, &note).boxed().await;
-        self.log_failure(memory, "readiness not written", &told);
-        told?;
-        memory.told_readiness(&note.readiness);
+        while let Some(note) = memory.note_to_write(self.clock.now()) {
+            let told = self.store.note_readiness(&self.id, &note).boxed().await;
+            self.log_failure(memory, "readiness not written", &told);
+            if !memory.note_answered(&note, &told) {
+                return told.map(drop);
+            }
+        }
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod deadline;
 mod idle;
 mod logged;
 mod memory;
+mod notes;
 mod refusals;
 mod restarts;
 mod store_calls;

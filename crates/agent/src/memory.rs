@@ -6,15 +6,16 @@ use std::time::Duration;
 use ondeck_core::inputs::times::Times;
 use ondeck_core::model::label::Label;
 use ondeck_core::model::machine_label::{MachineLabel, RunnerLabel};
-use ondeck_core::model::readiness::Readiness;
+use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::signal::output_tail;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::News;
+use ondeck_core::ports::{News, PortResult};
 
 use crate::cycle::served_label;
 use crate::deadline::LastRecord;
+use crate::notes::Notes;
 use crate::refusals::Refusals;
 use crate::wake_ups::{Remark, WakeUps};
 
@@ -32,10 +33,10 @@ struct Inner {
     followed: Option<SettingsVersion>,
     serving: Option<Label>,
     /// What the runner is registered with while a run is served, if that is a label of the machine.
-    own_label: Option<MachineLabel>,
+    own: Option<OwnLabel>,
     /// What is to be said about the registration of the idle machine, and what the store has of it.
     readiness: Option<Readiness>,
-    told_readiness: Option<Readiness>,
+    notes: Notes,
     interruption: Option<String>,
     is_preserved: bool,
     registration: Option<Duration>,
@@ -64,6 +65,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The label of the machine that the runner of a run is registered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnLabel {
+    pub(crate) label: MachineLabel,
+    /// The generation of the record for which the run is served.
+    pub(crate) generation: u32,
+}
+
 /// What the agent knows about the use of the machine by the present run, or else by the last.
 #[derive(Debug, Clone, Copy, Default)]
 struct ExclusiveUse {
@@ -71,6 +80,8 @@ struct ExclusiveUse {
     is_asked_for: bool,
     /// Whether the record says that the run gave the machine back unused.
     is_given_back: bool,
+    /// Whether the record still names the run, and another label than its runner is registered with.
+    goes_on: bool,
 }
 
 impl Memory {
@@ -81,9 +92,9 @@ impl Memory {
             settings: None,
             followed: None,
             serving: None,
-            own_label: None,
+            own: None,
             readiness: None,
-            told_readiness: None,
+            notes: Notes::default(),
             interruption: None,
             is_preserved: false,
             registration: None,
@@ -148,15 +159,18 @@ impl Memory {
     /// Remembers that a run begins, and whether it asked for a machine of its own.
     pub(crate) fn begin_use(&self, is_exclusive: bool) {
         self.inner().exclusive_use =
-            ExclusiveUse { is_asked_for: is_exclusive, is_given_back: false };
+            ExclusiveUse { is_asked_for: is_exclusive, ..ExclusiveUse::default() };
     }
 
-    /// Remembers the record that ended the run. Only an idle one that any run may claim says that the
-    /// machine was given back.
+    /// Remembers the record that ended the use. Only an idle one that any run may claim says that the
+    /// machine was given back. One that still names the run says that it goes on, with another label.
     pub(crate) fn end_use(&self, record: Option<&Record>) {
         let is_given_back =
             record.is_some_and(|it| it.state == State::Idle && !it.reuse.is_never());
         let mut inner = self.inner();
+        let served = inner.serving.as_ref().map(|label| &label.run);
+        let owner = record.and_then(served_label).map(|label| label.run);
+        inner.exclusive_use.goes_on = owner.is_some() && owner.as_ref() == served;
         inner.exclusive_use.is_given_back = is_given_back;
         inner.owes_report = true;
     }
@@ -177,7 +191,7 @@ impl Memory {
     /// `has_worked` says whether the runner has taken a job.
     pub(crate) fn is_used_up(&self, has_worked: bool) -> bool {
         let use_ = self.inner().exclusive_use;
-        use_.is_asked_for && (has_worked || !use_.is_given_back)
+        use_.is_asked_for && !use_.goes_on && (has_worked || !use_.is_given_back)
     }
 
     /// Remembers the generation of the record that ended the last run, or that was answered last.
@@ -250,14 +264,14 @@ impl Memory {
 
     /// Remembers which run is served, and the label of the machine that its runner is registered with;
     /// `None` if that is the label of the run.
-    pub(crate) fn set_serving(&self, label: Option<&Label>, own: Option<&MachineLabel>) {
+    pub(crate) fn set_serving(&self, label: Option<&Label>, own: Option<OwnLabel>) {
         let mut inner = self.inner();
-        (inner.serving, inner.own_label) = (label.cloned(), own.cloned());
+        (inner.serving, inner.own) = (label.cloned(), own);
     }
 
     /// The label of the machine that the runner of the served run is registered with, if it is one.
-    pub(crate) fn own_label(&self) -> Option<MachineLabel> {
-        self.inner().own_label.clone()
+    pub(crate) fn own(&self) -> Option<OwnLabel> {
+        self.inner().own.clone()
     }
 
     /// Whether idle machines register, by the settings.
@@ -301,24 +315,28 @@ impl Memory {
         }
     }
 
-    /// What is to be said and the store does not have.
-    pub(crate) fn untold_readiness(&self) -> Option<Readiness> {
-        let inner = self.inner();
-        inner.readiness.clone().filter(|said| inner.told_readiness.as_ref() != Some(said))
+    /// The note that is to be written now; `None` if the store has what is to be said.
+    pub(crate) fn note_to_write(&self, now: Timestamp) -> Option<ReadinessNote> {
+        let mut inner = self.inner();
+        let untold = inner.notes.untold(inner.readiness.as_ref())?;
+        Some(inner.notes.send(untold, now))
     }
 
-    /// Remembers that the store has this.
-    pub(crate) fn told_readiness(&self, readiness: &Readiness) {
-        self.inner().told_readiness = Some(readiness.clone());
+    /// Remembers the answer to a note. Returns whether it is to be written again.
+    pub(crate) fn note_answered(&self, note: &ReadinessNote, answer: &PortResult<bool>) -> bool {
+        self.inner().notes.answered(note, answer)
     }
 
     /// Whether the store may call the machine ready although it is not, because the last note was not
     /// written. In a pool whose machines register for their run, that misleads no provision. A store that
-    /// refuses notes, because its policy does not know them, has none, unless this agent has written one.
+    /// refuses notes, because its policy does not know them, has none, unless it took one before.
     pub(crate) fn may_be_called_ready(&self, is_refused: bool) -> bool {
-        let is_untold = matches!(self.untold_readiness(), Some(Readiness::NotReady { .. }));
-        let has_told = matches!(self.inner().told_readiness, Some(Readiness::Ready(_)));
-        self.tells_readiness() && is_untold && (has_told || !is_refused)
+        let (is_untold, may_say_ready) = {
+            let inner = self.inner();
+            let untold = inner.notes.untold(inner.readiness.as_ref());
+            (matches!(untold, Some(Readiness::NotReady { .. })), inner.notes.may_say_ready())
+        };
+        self.tells_readiness() && is_untold && (may_say_ready || !is_refused)
     }
 
     /// Whether there is something to be said about the registration, and machines of this pool register
@@ -362,9 +380,11 @@ impl Memory {
         self.inner().ready_claim = Some(took);
     }
 
-    /// How long that took last; `None` before the first such run.
+    /// How long that took last; `None` before the first such run, and while the store takes no notes: a
+    /// policy that does not know them refuses a heartbeat that tells this.
     pub(crate) fn ready_claim(&self) -> Option<Duration> {
-        self.inner().ready_claim
+        let inner = self.inner();
+        inner.ready_claim.filter(|_| inner.notes.are_taken())
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -47,7 +47,7 @@ impl Agent {
         };
         let (run, suffix) = label.cloned().map_or((None, None), |it| (Some(it.run), it.suffix));
         let machine_label = match signal {
-            Signal::Registered => memory.own_label(),
+            Signal::Registered => memory.own().map(|own| own.label),
             _ => None,
         };
         let report = Report { signal, run, suffix, detail, at, generation, machine_label };

@@ -513,7 +513,7 @@ impl AgentStore for DynamoStore {
         agent_status::report(&self.table, &self.layout.own_key(id), report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         agent_status::note_readiness(&self.table, &self.layout.own_key(id), note).await
     }
 }

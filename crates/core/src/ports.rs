@@ -318,8 +318,9 @@ pub trait AgentStore: Send + Sync {
     /// stays, and it is no error: a request that was given up on may arrive after the next.
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
     /// Writes what it says about the registration of this idle machine in place of what it said before,
-    /// as [`report`](AgentStore::report) does. Heartbeat and signal stay.
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()>;
+    /// as [`report`](AgentStore::report) does. Heartbeat and signal stay. Returns whether the store has it
+    /// now; `false` if a later one stays.
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool>;
 }
 
 /// A message received from the pool. It stays in its queue, hidden from other receivers, until it is

@@ -546,14 +546,14 @@ impl AgentStore for LocalStore {
             .await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         const SQL: &str = "INSERT INTO readiness (id, body, at) VALUES (?,?,?)
              ON CONFLICT (id) DO UPDATE SET body=excluded.body, at=excluded.at
              WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z' AND length(at) = 24)
              IS NOT TRUE";
         let said = (id.to_string(), note.readiness.stored(), note.at.to_string());
         self.db
-            .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
+            .write(move |transaction| Ok(transaction.prepare_cached(SQL)?.execute(said)? > 0))
             .await
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Harness {
     pub(crate) memory: MemoryPorts,
     pub(crate) labels: RegisteredLabels,
     agents: tokio::task::JoinSet<String>,
+    /// Shared by all agents: one that is started again does not draw the same numbers.
+    random: Arc<SeededRandom>,
 }
 
 impl Harness {
@@ -34,7 +36,8 @@ impl Harness {
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         plane.store.put_settings(&settings).await.unwrap();
         let labels = RegisteredLabels::default();
-        Harness { plane, memory, labels, agents: tokio::task::JoinSet::new() }
+        let random = Arc::new(SeededRandom::new(7));
+        Harness { plane, memory, labels, agents: tokio::task::JoinSet::new(), random }
     }
 
     /// Adds a machine without a record and starts its agent, which uses `clock`.
@@ -56,11 +59,26 @@ impl Harness {
 
     /// As [`Harness::boot`], with another runner than the machine's.
     pub(crate) fn boot_runner(&mut self, runner: Arc<dyn Runner>) {
+        self.boot_runner_on(runner, self.memory.store.clone());
+    }
+
+    /// As [`Harness::boot_runner`], with an agent that uses `store`.
+    pub(crate) fn boot_runner_on(&mut self, runner: Arc<dyn Runner>, store: Arc<dyn AgentStore>) {
         self.add_machine();
-        let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
-        let host = Arc::new(MemoryMachine::new(machine(), MachineDefect::None, compute, labels));
+        let host = self.machine(MachineDefect::None);
+        self.spawn(runner, host, self.plane.clock.clone(), store);
+    }
+
+    /// Starts an agent on a machine that is there, with this host.
+    pub(crate) fn start_on_host(&mut self, host: Arc<dyn Host>) {
+        let runner = self.machine(MachineDefect::None);
         let (clock, store) = (self.plane.clock.clone(), self.memory.store.clone());
         self.spawn(runner, host, clock, store);
+    }
+
+    /// Starts another agent on the machine, which uses `store`.
+    pub(crate) fn start_another_on(&mut self, defect: MachineDefect, store: Arc<dyn AgentStore>) {
+        self.start_agent(defect, self.plane.clock.clone(), store);
     }
 
     /// Kills the agent of the machine, which goes on.
@@ -73,7 +91,7 @@ impl Harness {
         self.start_agent(defect, self.plane.clock.clone(), self.memory.store.clone());
     }
 
-    fn add_machine(&self) {
+    pub(crate) fn add_machine(&self) {
         self.memory.compute.insert(Machine {
             id: machine(),
             spec: spec(),
@@ -89,9 +107,13 @@ impl Harness {
         clock: Arc<dyn Clock>,
         store: Arc<dyn AgentStore>,
     ) {
-        let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
-        let machine = Arc::new(MemoryMachine::new(machine(), defect, compute, labels));
+        let machine = self.machine(defect);
         self.spawn(machine.clone(), machine, clock, store);
+    }
+
+    pub(crate) fn machine(&self, defect: MachineDefect) -> Arc<MemoryMachine> {
+        let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
+        Arc::new(MemoryMachine::new(machine(), defect, compute, labels))
     }
 
     fn spawn(
@@ -101,7 +123,7 @@ impl Harness {
         clock: Arc<dyn Clock>,
         store: Arc<dyn AgentStore>,
     ) {
-        let random = Arc::new(SeededRandom::new(7));
+        let random = self.random.clone();
         let agent = Agent { id: machine(), store, runner, host, clock, random };
         self.agents.spawn(async move { agent.live().await });
     }

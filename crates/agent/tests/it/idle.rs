@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
+use ondeck_core::model::departure::Departure;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::readiness::{Readiness, ReadinessNote};
 use ondeck_core::model::record::{Counts, Record, State};
@@ -18,11 +20,11 @@ use ondeck_core::testkit::{MachineDefect, OwnRegistration};
 
 use crate::harness::{Harness, label, machine, run};
 
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// An idle machine of a pool whose machines register while they are idle, some seconds after its boot.
-async fn idle(defect: MachineDefect) -> (Harness, Record) {
+pub(crate) async fn idle(defect: MachineDefect) -> (Harness, Record) {
     let mut harness = Harness::with(&[("runner-label", "machine")]).await;
     let record = harness.boot_defective(defect, State::Idle, HOUR).await;
     harness.sleep(3 * SECOND).await;
@@ -30,33 +32,33 @@ async fn idle(defect: MachineDefect) -> (Harness, Record) {
 }
 
 /// The record when a run has claimed it.
-fn claimed(record: &Record, by: &str, requested: RequestedLabel) -> Record {
+pub(crate) fn claimed(record: &Record, by: &str, requested: RequestedLabel) -> Record {
     let run = Some(run(by));
     Record { state: State::Claimed, run, requested, ..record.clone() }
 }
 
 /// The record in this generation of its idle state.
-fn idle_in(record: &Record, generation: u32) -> Record {
+pub(crate) fn idle_in(record: &Record, generation: u32) -> Record {
     let counts = Counts { generation, ..record.counts };
     let (run, requested) = (None, RequestedLabel::OfRun);
     Record { state: State::Idle, run, requested, counts, ..record.clone() }
 }
 
 impl Harness {
-    fn own(&self) -> Option<OwnRegistration> {
+    pub(crate) fn own(&self) -> Option<OwnRegistration> {
         self.labels.own(&machine())
     }
 
-    async fn put(&self, record: Record) {
+    pub(crate) async fn put(&self, record: Record) {
         self.memory.store.insert(record);
         self.sleep(2 * SECOND).await;
     }
 
-    async fn readiness(&self) -> Option<Readiness> {
+    pub(crate) async fn readiness(&self) -> Option<Readiness> {
         self.status().await.readiness.map(|note| note.readiness)
     }
 
-    async fn is_ready(&self, generation: u32) -> bool {
+    pub(crate) async fn is_ready(&self, generation: u32) -> bool {
         let now = self.plane.now();
         self.status().await.is_ready_in(generation, now)
     }
@@ -337,7 +339,7 @@ impl AgentStore for SlowToNote {
         self.store.report(id, report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         self.clock.sleep(2 * SECOND).await;
         self.store.note_readiness(id, note).await
     }
@@ -416,6 +418,46 @@ async fn a_forge_out_of_reach_costs_no_registration() {
     harness.sleep(240 * SECOND).await;
     assert!(harness.is_ready(0).await, "it repairs itself");
     assert_eq!(harness.own(), Some(first));
+}
+
+/// A control plane of a version that does not know labels of machines leaves none in a record that it
+/// writes, nor the suffix before it.
+#[tokio::test]
+async fn a_record_that_has_lost_its_label_ends_no_run() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let suffix: Option<LabelSuffix> = Some("large".parse().unwrap());
+    let claim = claimed(&record, "1", RequestedLabel::OfMachine);
+    harness.put(Record { suffix: suffix.clone(), ..claim }).await;
+    let own = harness.own().unwrap();
+    let named = RequestedLabel::Named(own.label.clone());
+    let running = Record { state: State::Running, suffix, ..claimed(&record, "1", named) };
+    harness.put(running.clone()).await;
+    let lost = Record { suffix: None, requested: RequestedLabel::OfRun, ..running };
+    harness.put(lost.clone()).await;
+    harness.sleep(30 * SECOND).await;
+    assert_eq!(harness.own().as_ref(), Some(&own), "it still serves the run");
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.signal, Signal::Registered, "{report:?}");
+    // A claim of the next idle state gets what it asks for, also if it is of the same run.
+    harness.put(claimed(&idle_in(&record, 1), "1", RequestedLabel::OfRun)).await;
+    assert_eq!(harness.own(), None);
+    assert_eq!(harness.labels.of(&machine()), Some(label("1")));
+}
+
+#[tokio::test]
+async fn a_drained_machine_leaves_no_runner() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    assert!(harness.own().is_some());
+    // A drain expires a machine that is idle, and terminates it.
+    let threshold = Some(harness.plane.now());
+    let drained = Record { departure: Departure::Drained, threshold, ..record };
+    harness.put(drained.clone()).await;
+    assert_eq!(harness.own(), None);
+    assert!(!harness.is_ready(0).await);
+    let ended = Record { state: State::Terminated, threshold: None, ..drained };
+    harness.put(ended).await;
+    harness.sleep(20 * SECOND).await;
+    assert!(!harness.is_alive());
 }
 
 /// What the record says reaches an idle agent with the version of the settings.

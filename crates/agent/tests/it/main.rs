@@ -6,6 +6,8 @@ mod deadlines;
 mod drain;
 mod harness;
 mod idle;
+mod idle_restarts;
+mod notes;
 mod pause;
 mod refused;
 mod restarts;

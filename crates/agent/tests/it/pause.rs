@@ -108,8 +108,8 @@ impl AgentStore for Ports {
     async fn report(&self, _id: &InstanceId, _report: &Report) -> PortResult<()> {
         Ok(())
     }
-    async fn note_readiness(&self, _id: &InstanceId, _note: &ReadinessNote) -> PortResult<()> {
-        Ok(())
+    async fn note_readiness(&self, _id: &InstanceId, _note: &ReadinessNote) -> PortResult<bool> {
+        Ok(true)
     }
 }
 

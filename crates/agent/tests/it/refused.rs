@@ -9,12 +9,14 @@ use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, PortResult};
 
-use crate::harness::{Harness, label, machine};
+use crate::harness::{Harness, label, machine, run};
+use crate::idle::{claimed, idle_in};
 
 /// A store that refuses some calls, and counts all of them.
 struct RefusingStore {
@@ -84,6 +86,10 @@ impl AgentStore for RefusingStore {
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         self.beats.fetch_add(1, Ordering::Relaxed);
         answer(&self.refuses_writes)?;
+        // A policy of a version without notes does not list this either.
+        if heartbeat.ready_claim.is_some() {
+            answer(&self.refuses_notes)?;
+        }
         self.store.beat(id, heartbeat).await
     }
 
@@ -93,7 +99,7 @@ impl AgentStore for RefusingStore {
         self.store.report(id, report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         answer(&self.refuses_notes)?;
         self.store.note_readiness(id, note).await
     }
@@ -199,10 +205,22 @@ async fn an_agent_that_may_not_say_that_it_is_ready_is_healthy() {
     let mut harness = Harness::with(&[("runner-label", "machine")]).await;
     let store = RefusingStore::new(harness.memory.store.clone(), false, false);
     store.refuses_notes.store(true, Ordering::Relaxed);
-    harness.insert_record(State::Idle, Duration::from_secs(3_600));
+    let record = harness.insert_record(State::Idle, Duration::from_secs(3_600));
     harness.boot_on(store.clone());
     harness.sleep(Duration::from_secs(60)).await;
     assert!(harness.labels.own(&machine()).is_some(), "it registers");
     assert!(harness.status().await.readiness.is_none());
     assert!(harness.heartbeat_age().await < Duration::from_secs(20));
+    // Its registration serves a run that claims it.
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.sleep(Duration::from_secs(60)).await;
+    let owner = harness.labels.own(&machine()).and_then(|own| own.owner);
+    assert_eq!(owner, Some(run("1")));
+    assert!(harness.heartbeat_age().await <= Duration::from_secs(5));
+    // With the policy of this version, it tells how long that took from its next note on.
+    store.refuses_notes.store(false, Ordering::Relaxed);
+    harness.put(idle_in(&record, 1)).await;
+    harness.sleep(Duration::from_secs(30)).await;
+    assert!(harness.is_ready(1).await);
+    assert!(harness.status().await.heartbeat.unwrap().ready_claim.is_some());
 }

@@ -38,8 +38,8 @@ pub(super) async fn note_readiness(
     table: &Table,
     key: &Key,
     note: &ReadinessNote,
-) -> PortResult<()> {
-    table.set(key, &readiness(note), Some(NOT_LATER_READINESS)).await.map(drop)
+) -> PortResult<bool> {
+    table.set(key, &readiness(note), Some(NOT_LATER_READINESS)).await
 }
 
 pub(super) fn readiness(note: &ReadinessNote) -> [(&'static str, AttributeValue); 3] {

@@ -667,16 +667,18 @@ impl AgentStore for MemoryStore {
         Ok(())
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         turn().await;
         self.count("readiness of an agent");
         self.answer("readiness of an agent")?;
         let mut tables = lock(&self.0);
         let noted = &mut tables.status.entry(id.clone()).or_default().readiness;
-        if noted.as_ref().is_none_or(|noted| noted.at <= note.at) {
+        let is_taken = noted.as_ref().is_none_or(|noted| noted.at <= note.at);
+        if is_taken {
             *noted = Some(note.clone());
         }
-        Ok(())
+        drop(tables);
+        self.deliver("readiness of an agent", is_taken)
     }
 }
 

@@ -134,7 +134,7 @@ impl AgentStore for ProcessPorts {
         self.ask("store", "report", text, write).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         let (id, note, shown) = (id.clone(), note.clone(), note.clone());
         let write = move |w: &World| {
             if w.machines().is_denied(&id, w.kernel.now()) {

@@ -34,7 +34,8 @@ pub(super) async fn readiness<S: Store + AgentStore>(store: &S, of_removed: Stat
     let lost = Readiness::NotReady { since: morning(), why };
     let lost = ReadinessNote { readiness: lost, at: noon() };
     let early = ready(1, morning());
-    store.note_readiness(&id, &early).await.expect("a note is written");
+    let note = async |note| store.note_readiness(&id, note).await.expect("the store answers");
+    assert!(note(&early).await);
     let alone = AgentStatus { readiness: Some(early.clone()), ..AgentStatus::default() };
     assert_eq!(status().await, alone, "a machine that has said nothing else");
 
@@ -50,14 +51,15 @@ pub(super) async fn readiness<S: Store + AgentStore>(store: &S, of_removed: Stat
     let beat = Heartbeat::new(noon(), ms(5_000));
     store.report(&id, &report).await.expect("a signal is written");
     store.beat(&id, &beat).await.expect("a beat is written");
-    for (note, kept) in [(&lost, &lost), (&early, &lost), (&ready(2, noon()), &ready(2, noon()))] {
-        store.note_readiness(&id, note).await.expect("a note is written, or not needed any more");
+    let again = ready(2, noon());
+    for (sent, kept) in [(&lost, &lost), (&early, &lost), (&again, &again)] {
+        assert_eq!(note(sent).await, sent == kept, "{sent:?}");
         let expected = AgentStatus {
             heartbeat: Some(beat),
             report: Some(report.clone()),
             readiness: Some(kept.clone()),
         };
-        assert_eq!(status().await, expected, "after {note:?}");
+        assert_eq!(status().await, expected, "after {sent:?}");
     }
 
     store.remove(std::slice::from_ref(&id)).await.expect("the store removes it");

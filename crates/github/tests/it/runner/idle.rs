@@ -288,7 +288,7 @@ impl AgentStore for WatchfulStore {
         self.store.report(id, report).await
     }
 
-    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<()> {
+    async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         self.store.note_readiness(id, note).await
     }
 }
