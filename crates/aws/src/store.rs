@@ -395,7 +395,9 @@ impl Store for DynamoStore {
 
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         match current {
-            Some(current) => demands::replace(&self.table, current, next).await,
+            Some(current) => {
+                demands::replace(&self.table, current, next, self.layout.shards()).await
+            }
             None => demands::insert(&self.table, next, self.layout.shards()).await,
         }
     }

@@ -188,8 +188,9 @@ pub trait Store: Send + Sync {
     /// records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
     /// Stores `next` if the demand under its label still is `current`, or if there still is none.
-    /// Returns whether it was stored. Both have the same label, and it is kept no longer than
-    /// `current` was.
+    /// Returns whether it was stored. Both have the same label. The demand is kept as if it had been
+    /// put at the later of the times that the two name, for
+    /// [`RETENTION`](crate::model::demand::RETENTION) at least.
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool>;
     /// The latest demand under each label of these runs, ordered by label, at a cost that does not
     /// grow with the number of labels.

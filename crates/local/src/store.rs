@@ -147,6 +147,12 @@ fn change_settings(
     transaction.execute("DELETE FROM settings WHERE value = ''", []).map(drop)
 }
 
+/// Deletes what is not kept any more at this moment.
+fn forget_demands(transaction: &Transaction<'_>, at: Timestamp) -> rusqlite::Result<()> {
+    let kept = at.before(RETENTION).to_string();
+    transaction.execute("DELETE FROM demands WHERE at < ?1", [kept]).map(drop)
+}
+
 fn corrupt(unreadable: &Unreadable) -> PortError {
     PortError::Unusable {
         service: SERVICE,
@@ -355,11 +361,12 @@ impl Store for LocalStore {
         const SQL: &str = "INSERT OR REPLACE INTO demands (run, label, body, at) VALUES (?,?,?,?)";
         let (run, label) = (demand.run.to_string(), demand.label().to_string());
         let body = serde_json::json!(demand).to_string();
-        let (at, forgotten) = (demand.at.to_string(), demand.at.before(RETENTION).to_string());
+        let at = demand.at;
         self.db
             .write(move |transaction| {
-                transaction.execute("DELETE FROM demands WHERE at < ?1", [forgotten])?;
-                transaction.prepare_cached(SQL)?.execute((run, label, body, at)).map(drop)
+                forget_demands(transaction, at)?;
+                let row = (run, label, body, at.to_string());
+                transaction.prepare_cached(SQL)?.execute(row).map(drop)
             })
             .await
     }
@@ -371,16 +378,18 @@ impl Store for LocalStore {
 
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         const READ: &str = "SELECT body FROM demands WHERE run = ?1 AND label = ?2";
-        const WRITE: &str = "UPDATE demands SET body = ?3 WHERE run = ?1 AND label = ?2";
+        const WRITE: &str =
+            "UPDATE demands SET body = ?3, at = max(at, ?4) WHERE run = ?1 AND label = ?2";
         const INSERT: &str =
             "INSERT OR IGNORE INTO demands (run, label, body, at) VALUES (?,?,?,?)";
         let (current, next) = (current.cloned(), next.clone());
         self.db
             .write(move |transaction| {
                 let key = (next.run.to_string(), next.label().to_string());
-                let text = serde_json::json!(next).to_string();
+                let (text, at) = (serde_json::json!(next).to_string(), next.at.to_string());
                 let Some(current) = current else {
-                    let row = (key.0, key.1, text, next.at.to_string());
+                    forget_demands(transaction, next.at)?;
+                    let row = (key.0, key.1, text, at);
                     return Ok(transaction.prepare_cached(INSERT)?.execute(row)? > 0);
                 };
                 let body: Option<String> = transaction
@@ -391,7 +400,7 @@ impl Store for LocalStore {
                 if found.as_ref() != Some(&current) {
                     return Ok(false);
                 }
-                transaction.prepare_cached(WRITE)?.execute((key.0, key.1, text))?;
+                transaction.prepare_cached(WRITE)?.execute((key.0, key.1, text, at))?;
                 Ok(true)
             })
             .await

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use futures_util::future::{join_all, try_join_all};
 use ondeck_aws::{DynamoStore, EventsOf};
 use ondeck_core::lifecycle::{Created, Instance, Live, Verdict};
+use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::SettingsVersion;
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::Request;
 use ondeck_core::ports::{AgentStore, Store};
 use ondeck_core::testkit::plane;
 
@@ -16,6 +18,7 @@ use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_faults::once;
 use crate::store_harness::{
     HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running, spec,
+    text,
 };
 
 async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
@@ -302,5 +305,46 @@ async fn an_agent_reads_the_settings_again_only_if_its_record_names_another_vers
     plane.settings().await.unwrap();
     plane.apply(created.activate(plane.now(), HOUR)).await.unwrap();
     assert_eq!(reads().await, ("60".to_owned(), 1));
+    harness.done().await;
+}
+
+/// A run waits for its labels to be stored with its demand.
+#[tokio::test]
+async fn a_demand_is_replaced_by_one_write_and_kept_from_its_latest_time_on() {
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
+    let table = harness.table_client().await;
+    let asked = |days: u32| Demand::of(&Request::of_run(run("8")), noon() + days * 24 * HOUR);
+    let kept_until = async || {
+        let item = table.get("DEMAND#8", "DEMAND").await.unwrap();
+        let seconds: u64 = item["ttl"].as_n().unwrap().parse().unwrap();
+        (Timestamp::from_millis(seconds * 1_000), item["listSort"].as_s().unwrap().clone())
+    };
+    let until = |days| ((asked(days).at + RETENTION), asked(days).at.to_string());
+    assert!(store.replace_demand(None, &asked(0)).await.unwrap());
+    assert_eq!(proxy.actions(), ["UpdateItem"]);
+    assert_eq!(kept_until().await, until(0));
+    assert!(store.replace_demand(Some(&asked(0)), &asked(29)).await.unwrap());
+    assert_eq!(proxy.actions(), ["UpdateItem"]);
+    assert_eq!(kept_until().await, until(29));
+
+    // The demands of all labels share an item.
+    let mut labelled = asked(9);
+    labelled.options.label_suffix = Some("large".parse().unwrap());
+    store.put_demand(&Demand { at: asked(30).at, ..labelled.clone() }).await.unwrap();
+    let leased = asked(29).leased(1, noon());
+    assert!(store.replace_demand(Some(&asked(29)), &leased).await.unwrap());
+    assert_eq!(kept_until().await, until(30), "a lease changes nothing about that");
+    proxy.calls();
+
+    // Another version writes the same as another text.
+    let mut item = table.get("DEMAND#8", "DEMAND").await.unwrap();
+    let other = format!(" {}", item["value"].as_s().unwrap());
+    item.insert("value".to_owned(), text(other));
+    table.put(item).await;
+    assert!(store.replace_demand(Some(&leased), &asked(29)).await.unwrap());
+    assert_eq!(proxy.actions(), ["UpdateItem", "BatchGetItem", "UpdateItem"]);
+    assert!(!store.replace_demand(Some(&leased), &asked(29)).await.unwrap());
+    assert_eq!(proxy.actions(), ["UpdateItem", "BatchGetItem"]);
     harness.done().await;
 }

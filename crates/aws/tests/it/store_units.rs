@@ -100,6 +100,10 @@ async fn launch(store: &dyn Store) {
     store.put_demand(&asked(9)).await.unwrap();
     assert!(store.replace_demand(Some(&asked(9)), &asked(9)).await.unwrap());
     assert!(!store.replace_demand(Some(&asked(0)), &asked(9)).await.unwrap());
+    assert!(store.replace_demand(Some(&asked(9)), &asked(20)).await.unwrap());
+    assert!(!store.replace_demand(None, &asked(20)).await.unwrap());
+    let other = Demand { run: run("9"), ..asked(20) };
+    assert!(store.replace_demand(None, &other).await.unwrap());
     store.demands(&[run("8"), run("none")]).await.unwrap();
 }
 

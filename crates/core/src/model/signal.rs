@@ -109,8 +109,12 @@ pub struct Report {
 impl Report {
     /// What stores keep of the labels.
     pub fn stored_label(&self) -> String {
-        let registered = self.machine_label.clone().map(RequestedLabel::Named);
-        registered.unwrap_or_default().stored(self.run.as_ref(), self.suffix.as_ref())
+        self.registered_with().stored(self.run.as_ref(), self.suffix.as_ref())
+    }
+
+    /// What the runner is registered with, as a record names it.
+    pub fn registered_with(&self) -> RequestedLabel {
+        self.machine_label.clone().map(RequestedLabel::Named).unwrap_or_default()
     }
 
     /// Reads what [`Report::stored_label`] wrote about this run.

@@ -52,6 +52,13 @@ pub enum Returned {
     Superseded(String),
 }
 
+/// A machine that was given back while its runner had a job of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// What the runner is registered with.
+    pub(crate) with: RequestedLabel,
+}
+
 /// Returns several instances at once. They share the reads of agent status and the ticket batches.
 #[derive(Debug)]
 pub(crate) struct Handshake<'a> {
@@ -77,27 +84,27 @@ impl<'a> Handshake<'a> {
         Handshake { plane, times, watch, tickets, away, all_back }
     }
 
-    /// Like [`Handshake::take_back`], but returns `None` if the runner has taken a job of `run`
+    /// Like [`Handshake::take_back`], but returns an error if the runner has taken a job of `run`
     /// before its agent saw that the machine was given back: then the agent has not left.
     pub(crate) async fn take_back_unless_busy(
         &self,
         idle: &Instance<Idle>,
         run: &RunId,
-    ) -> PortResult<Option<Returned>> {
+    ) -> PortResult<Result<Returned, Held>> {
         let is_held = async {
             let judge = |status: &AgentStatus, _| {
                 let report = status.report.as_ref()?;
-                report.is_held_for(run).then_some(())
+                report.is_held_for(run).then(|| Held { with: report.registered_with() })
             };
             match self.watch.wait(idle.id(), self.times.release_timeout, judge).await {
-                Ok(Watched::Judged(())) => {}
+                Ok(Watched::Judged(held)) => held,
                 // The other wait ends as well, and says how.
                 Ok(Watched::TimedOut(_)) | Err(_) => std::future::pending().await,
             }
         };
         match select(pin!(self.take_back(idle, run)), pin!(is_held)).await {
-            Either::Left((returned, _)) => returned.map(Some),
-            Either::Right(_) => Ok(None),
+            Either::Left((returned, _)) => returned.map(Ok),
+            Either::Right((held, _)) => Ok(Err(held)),
         }
     }
 
@@ -316,4 +323,75 @@ fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Answer>
 
 fn no_answer(waited: Duration, status: &AgentStatus) -> String {
     format!("no answer within {} s: {status}", waited.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::heartbeat::Heartbeat;
+    use crate::model::machine_label::MachineLabel;
+    use crate::model::record::{Counts, MachineSpec, Record, State};
+    use crate::model::requirements::UsageClass;
+    use crate::model::signal::HELD;
+    use crate::ports::AgentStore;
+    use crate::testkit;
+
+    /// A machine that an earlier claim of the run has given back.
+    fn given_back(now: Timestamp) -> Record {
+        Record {
+            requested: RequestedLabel::OfRun,
+            id: InstanceId::new("i-1").unwrap(),
+            state: State::Idle,
+            run: None,
+            suffix: None,
+            threshold: Some(now + Duration::from_secs(600)),
+            spec: MachineSpec {
+                resource_class: "large".parse().unwrap(),
+                instance_type: "c6i.large".to_owned(),
+                usage_class: UsageClass::Spot,
+                cpu: 2,
+                mem: 4_096,
+            },
+            counts: Counts { generation: 3, ..Counts::default() },
+            reuse: Reuse::Always,
+            departure: Departure::None,
+            created_at: now,
+            updated_at: now,
+            ticketed_at: None,
+            settings_version: None,
+        }
+    }
+
+    /// Its agent may restart, and registers with what the record names.
+    #[tokio::test]
+    async fn a_machine_that_is_kept_for_a_job_names_what_its_runner_is_registered_with() {
+        let own = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
+        for machine_label in [Some(own), None] {
+            let (plane, memory) = testkit::plane();
+            let (now, times) = (plane.now(), Times::default());
+            let record = given_back(now);
+            memory.store.insert(record.clone());
+            let label: Label = Label::from(&RunId::new("7").unwrap());
+            let report = Report {
+                signal: Signal::Registered,
+                run: Some(label.run.clone()),
+                suffix: None,
+                detail: HELD.to_owned(),
+                at: now,
+                generation: None,
+                machine_label: machine_label.clone(),
+            };
+            memory.store.report(&record.id, &report).await.unwrap();
+            let beat = Heartbeat::new(now, Duration::from_secs(60));
+            memory.store.beat(&record.id, &beat).await.unwrap();
+            let idle = Instance::<Idle>::believe(&record).unwrap();
+            let handshake = Handshake::new(&plane, &times, 1);
+            let held = handshake.take_back_unless_busy(&idle, &label.run).await.unwrap();
+            let held = held.expect_err("its runner has a job");
+            let kept =
+                keep_for_job(&plane, &times, &idle, (&label, held.with), Reuse::Always).await;
+            let named = machine_label.map_or(RequestedLabel::OfRun, RequestedLabel::Named);
+            assert_eq!(*kept.unwrap().requested(), named);
+        }
+    }
 }

@@ -26,6 +26,7 @@ pub use request::{
 };
 
 pub(in crate::modes) use creation::{Registered, readiness, registered};
+pub(in crate::modes) use selection::usable_delay;
 pub use set_up::{await_set_up, set_up_patience};
 
 use std::time::Duration;

@@ -17,6 +17,7 @@ use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::lifetime::Lifetime;
+use crate::model::machine_label::RequestedLabel;
 use crate::model::record::{MachineSpec, Record, State, Unreadable};
 use crate::model::settings::{OnInterruption, Settings};
 use crate::model::signal::INTERRUPTED;
@@ -322,8 +323,8 @@ impl Releasing<'_> {
         let (pooled, returned) = match (record.state, record.label()) {
             (State::Claimed, Some(label)) => {
                 match self.handshake.take_back_unless_busy(&idle, self.run).await? {
-                    Some(returned) => (Disposition::GivenBack, returned),
-                    None => return self.end_job(record, &idle, &label).await,
+                    Ok(returned) => (Disposition::GivenBack, returned),
+                    Err(held) => return self.end_job(record, &idle, (&label, held.with)).await,
                 }
             }
             _ => (Disposition::Pooled, self.handshake.take_back(&idle, self.run).await?),
@@ -344,10 +345,9 @@ impl Releasing<'_> {
         &self,
         record: &Record,
         idle: &Instance<Idle>,
-        label: &Label,
+        label: (&Label, RequestedLabel),
     ) -> PortResult<Reached> {
-        let asked = (label, record.requested.clone());
-        let running = match keep_for_job(self.plane, self.times, idle, asked, record.reuse).await {
+        let running = match keep_for_job(self.plane, self.times, idle, label, record.reuse).await {
             Ok(running) => running,
             // Refresh may have done it already.
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,

@@ -573,6 +573,7 @@ impl Store for MemoryStore {
 
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
         turn().await;
+        self.count("replace_demand");
         self.answer("replace_demand")?;
         let mut tables = lock(&self.0);
         let is_current = tables.demands.get(&next.label()) == current;

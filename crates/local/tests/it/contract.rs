@@ -1,9 +1,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ondeck_core::model::demand::Demand;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::ResourceClass;
-use ondeck_core::ports::{AgentStore, Clock};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::Request;
+use ondeck_core::ports::{AgentStore, Clock, Store};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
     StatusOfRemoved, ceiling_race, claim_race, history_suite, pool_duplicates_suite,
@@ -11,12 +14,31 @@ use ondeck_core::testkit::contract::{
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
-use crate::harness::{LocalHarness, RealClock, instance};
+use crate::harness::{LocalHarness, RealClock, instance, run};
 
 #[tokio::test]
 async fn the_store_meets_its_contract() {
     let harness = LocalHarness::new();
     store_suite(&harness.store(), StatusOfRemoved::Deleted).await;
+}
+
+/// No other call deletes them.
+#[tokio::test]
+async fn a_demand_is_deleted_by_a_later_one_when_its_time_is_over() {
+    let (harness, day) = (LocalHarness::new(), Duration::from_secs(24 * 3_600));
+    let store = harness.store();
+    let asked = |name: &str, days: u32| {
+        Demand::of(&Request::of_run(run(name)), Timestamp::from_millis(0) + days * day)
+    };
+    let (first, second) = (asked("1", 0), asked("2", 29));
+    for demand in [&first, &second] {
+        assert_eq!(store.replace_demand(None, demand).await, Ok(true));
+    }
+    let both = [run("1"), run("2")];
+    assert_eq!(store.demands(&both).await, Ok(vec![first, second.clone()]));
+    let third = asked("3", 31);
+    assert_eq!(store.replace_demand(None, &third).await, Ok(true));
+    assert_eq!(store.demands(&both).await, Ok(vec![second]));
 }
 
 #[tokio::test]

@@ -277,6 +277,15 @@ impl MeteredStore {
         Ok(verdicts)
     }
 
+    /// Places what a run asks for in the list of its day.
+    fn list_demand(&self, demand: &Demand) {
+        let entry = ListEntry {
+            list: list_key("OPEN-DEMAND", demand.run.as_str(), self.shards()),
+            sort: demand.at.to_string(),
+        };
+        self.table.list(&key("DEMAND", &demand.run).value, "DEMAND", Some(entry));
+    }
+
     /// Each setting is an item of one transaction, in which a write costs twice.
     fn charge_settings(&self, changes: &BTreeMap<String, String>) {
         for (name, value) in changes {
@@ -544,24 +553,22 @@ impl Store for MeteredStore {
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         self.table.calls("UpdateItem", 1).await;
-        let item = key("DEMAND", &demand.run);
-        let entry = ListEntry {
-            list: list_key("OPEN-DEMAND", demand.run.as_str(), self.shards()),
-            sort: demand.at.to_string(),
-        };
-        self.table.list(&item.value, "DEMAND", Some(entry));
-        self.table.charge(item, write_units(0));
+        self.list_demand(demand);
+        self.table.charge(key("DEMAND", &demand.run), write_units(0));
         self.table.records.put_demand(demand).await
     }
 
     async fn replace_demand(&self, current: Option<&Demand>, next: &Demand) -> PortResult<bool> {
-        if current.is_some() {
-            self.read("DEMAND", std::iter::once(next.run.to_string())).await;
-        }
+        self.table.calls("UpdateItem", 1).await;
+        self.table.charge(key("DEMAND", &next.run), write_units(0));
         let replaced = self.table.records.replace_demand(current, next).await?;
-        if replaced {
-            self.table.calls("UpdateItem", 1).await;
-            self.table.charge(key("DEMAND", &next.run), write_units(0));
+        match current {
+            Some(_) if !replaced => {
+                self.read("DEMAND", std::iter::once(next.run.to_string())).await;
+            }
+            Some(current) if next.at <= current.at => {}
+            _ if replaced => self.list_demand(next),
+            _ => {}
         }
         Ok(replaced)
     }

@@ -11,6 +11,8 @@ mod pickup;
 mod queue;
 mod returns;
 
+pub(in crate::modes) use hedging::usable_delay;
+
 use futures_util::future::{join, join_all};
 use tokio::sync::mpsc;
 

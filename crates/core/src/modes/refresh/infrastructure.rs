@@ -152,6 +152,7 @@ async fn apply(
     if credentials.is_some() || !changes.is_empty() {
         store(plane, &changes, credentials.as_ref()).await?;
     }
+    settings.version = Some(version.clone());
     plane.known_settings.are(Some(version));
     Ok(settings)
 }

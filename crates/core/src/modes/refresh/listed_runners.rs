@@ -1,7 +1,9 @@
 //! Runners that the forge lists in vain: their machine is gone, or has registered again since.
 //!
 //! A runner may still be online after its machine has left the pool. One that has a job is left to the
-//! next refresh, because the forge refuses to remove it.
+//! next refresh, because the forge refuses to remove it. An online runner of a machine that this pool has
+//! no record of stays: the names of runners tell pools apart by their names only, so it may belong to a
+//! pool of the same name in another account or region.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,7 @@ use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, PortError, PortResult};
 
-/// Removes runners whose machine is gone, and earlier registrations of live machines that have registered
+/// Removes runners whose machine is gone, of those that are online only if a record says so, and earlier registrations of live machines that have registered
 /// again while they were idle. If the forge refuses to remove one, that is a warning.
 pub(super) async fn remove(
     plane: &Plane,
@@ -23,8 +25,11 @@ pub(super) async fn remove(
     survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let gone = survey.runners.iter().filter(|runner| !survey.knows(&runner.instance));
-    for runner in gone {
+    let is_gone = |runner: &&ListedRunner| match runner.online {
+        true => survey.has_left(&runner.instance),
+        false => !survey.knows(&runner.instance),
+    };
+    for runner in survey.runners.iter().filter(is_gone) {
         if remove_one(plane, runner, outcome).await? {
             tracing::info!(runner = runner.name, "runner removed: its machine is gone");
             outcome.offline_runners.push(runner.name.clone());

@@ -11,6 +11,7 @@ use crate::model::ids::InstanceId;
 use crate::model::settings::{READY_P95, REGISTRATION_P95, Settings};
 use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
+use crate::modes::provision::usable_delay;
 
 /// How many machines are asked at most: one batched read.
 const SAMPLE: usize = 100;
@@ -80,9 +81,10 @@ fn percentile_95(mut took: Vec<Duration>) -> Option<Duration> {
     (took.len() >= FEWEST).then(|| took[rank - 1])
 }
 
-/// Whether the two differ by more than a tenth.
+/// Whether the delays that follow from the two differ by more than a tenth.
 fn is_news(now: Duration, known: Option<Duration>) -> bool {
-    known.is_none_or(|known| known.abs_diff(now) > known / 10)
+    let now = usable_delay(now);
+    known.map(usable_delay).is_none_or(|known| known.abs_diff(now) > known / 10)
 }
 
 #[cfg(test)]
@@ -129,12 +131,13 @@ mod tests {
         let enough: Vec<Heartbeat> = (1..=5).map(|n| beat(n * 1_000, Some(n))).collect();
         assert_eq!(changed(&Settings::default(), &enough), (Some(5_000), Some(5)));
         let millis = |span| Some(Duration::from_millis(span));
-        let known = Settings {
+        let known = |ready| Settings {
             registration_p95: millis(5_000),
-            ready_p95: millis(9),
+            ready_p95: millis(ready),
             ..Settings::default()
         };
-        assert_eq!(changed(&known, &enough), (None, Some(5)));
+        assert_eq!(changed(&known(1_500), &enough), (None, Some(5)));
+        assert_eq!(changed(&known(900), &enough), (None, None), "both make the shortest delay");
     }
 
     #[test]
@@ -144,5 +147,10 @@ mod tests {
         for (now, news) in [(9, false), (11, false), (12, true), (8, true)] {
             assert_eq!(is_news(Duration::from_secs(now), known), news, "{now}");
         }
+        for (now, known, news) in [(1, 900, false), (1_100, 2, false), (2, 1_200, true)] {
+            let [now, known] = [now, known].map(Duration::from_millis);
+            assert_eq!(is_news(now, Some(known)), news, "{now:?} {known:?}");
+        }
+        assert!(!is_news(Duration::from_secs(60), Some(Duration::from_secs(25))), "the longest");
     }
 }

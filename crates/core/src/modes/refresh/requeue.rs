@@ -68,8 +68,7 @@ pub(super) async fn requeue(
 fn held_for(status: &AgentStatus, now: Timestamp) -> Option<(Label, RequestedLabel)> {
     let report = status.report.as_ref()?;
     let label = report.label().filter(|label| report.is_held_for(&label.run))?;
-    let own = report.machine_label.clone().map(RequestedLabel::Named);
-    (status.pulse(now) == Pulse::Healthy).then(|| (label, own.unwrap_or_default()))
+    (status.pulse(now) == Pulse::Healthy).then(|| (label, report.registered_with()))
 }
 
 /// Gives the machine to the run again. A refusal means that another process was faster.

@@ -27,6 +27,8 @@ pub(crate) struct Survey {
     /// What agents of idle machines had written when the interrupted ones were looked for.
     pub(super) idle_status: BTreeMap<InstanceId, AgentStatus>,
     known: BTreeSet<String>,
+    /// Those of the machines and runners without a live record that have a terminated one.
+    terminated: BTreeSet<InstanceId>,
 }
 
 impl Survey {
@@ -46,9 +48,13 @@ impl Survey {
         let machines = or_none(failure, machines);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
         let unlisted = unlisted(&listing, &machines, &runners);
+        let mut terminated = BTreeSet::new();
         if !unlisted.is_empty() {
             let found = plane.retried(|| plane.store.records(&unlisted)).await?;
-            listing.records.extend(found.records.into_iter().filter(|r| r.state.is_live()));
+            let (live, ended): (Vec<Record>, Vec<Record>) =
+                found.records.into_iter().partition(|record| record.state.is_live());
+            listing.records.extend(live);
+            terminated.extend(ended.into_iter().map(|record| record.id));
             listing.unreadable.extend(found.unreadable);
         }
         outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
@@ -58,7 +64,16 @@ impl Survey {
         known.extend(listing.records.iter().map(|record| record.id.to_string()));
         outcome.machines = has_machines.then_some(machines.len());
         let (live, idle_status) = (listing.records, BTreeMap::new());
-        Ok(Survey { taken_at, has_machines, machines, runners, live, idle_status, known })
+        Ok(Survey {
+            taken_at,
+            has_machines,
+            machines,
+            runners,
+            live,
+            idle_status,
+            known,
+            terminated,
+        })
     }
 
     /// The machines without a live record.
@@ -69,6 +84,12 @@ impl Survey {
     /// Whether the instance has a live record, or one that cannot be read and may be live.
     pub(crate) fn knows(&self, instance: &InstanceId) -> bool {
         self.known.contains(instance.as_str())
+    }
+
+    /// Whether the instance has left this pool, as its terminated record says. Nothing follows from
+    /// `false`: a record is deleted some time after its machine is terminated.
+    pub(super) fn has_left(&self, instance: &InstanceId) -> bool {
+        self.terminated.contains(instance)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -372,6 +373,19 @@ async fn demands<S: Store + AgentStore>(store: &S) {
     assert_eq!(store.replace_demand(None, &leased(1)).await, Ok(true), "there was none");
     assert_eq!(store.replace_demand(None, &leased(2)).await, Ok(false), "there is one");
     assert_eq!(store.demands(of_unknown).await, Ok(vec![leased(1)]));
+
+    // Provisioned on one day, and again near the end of the time for which that is kept.
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let of_day =
+        |name: &str, days| Demand { at: noon() + days * DAY, ..demand(&run(name), None, 1) };
+    let (first, again) = (of_day("asked-twice", 0), of_day("asked-twice", 29));
+    assert_eq!(store.replace_demand(None, &first).await, Ok(true));
+    assert_eq!(store.replace_demand(Some(&first), &again).await, Ok(true));
+    let leased = again.clone().leased(1, noon() + 29 * DAY);
+    assert_eq!(store.replace_demand(Some(&again), &leased).await, Ok(true));
+    assert_eq!(store.replace_demand(None, &of_day("asked-later", 31)).await, Ok(true));
+    let found = store.demands(std::slice::from_ref(&again.run)).await;
+    assert_eq!(found, Ok(vec![leased]), "kept as one of the later day");
 }
 
 fn ids(listing: &Listing) -> Vec<String> {

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ondeck_core::model::demand::Demand;
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::machine_label::{MachineLabel, RequestedLabel};
 use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
 use ondeck_core::model::record::State;
 use ondeck_core::model::signal::Signal;
-use ondeck_core::modes::provision::{MachineSource, Outcome, SourcePolicy};
+use ondeck_core::modes::provision::{MachineSource, Outcome, SourcePolicy, provision};
 use ondeck_core::ports::AgentStore;
+use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::MachineDefect;
 
 use super::harness::{Harness, id, names, request, run};
@@ -82,11 +84,12 @@ async fn the_labels_of_a_run_are_stored_by_one_write() {
     let harness = pool(&[]).await;
     harness.idle("i-a", "c6i.large").await;
     harness.sleep(SOON).await;
-    let reads = || harness.memory.store.calls().get("demands").copied().unwrap_or_default();
-    let before = reads();
+    let calls = |call| harness.memory.store.calls().get(call).copied().unwrap_or_default();
+    let before = (calls("demands"), calls("replace_demand"));
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!((outcome.failure.as_ref(), outcome.count(MachineSource::Warm)), (None, 1));
-    assert_eq!(reads() - before, 1, "when it is stored what the run asks for");
+    assert_eq!(calls("demands") - before.0, 0, "the run has asked for nothing before");
+    assert_eq!(calls("replace_demand") - before.1, 2, "what it asks for, and its labels");
     assert_eq!(harness.stored_labels("1").await, labels(&outcome));
 }
 
@@ -170,6 +173,57 @@ async fn a_machine_that_is_given_back_registers_anew() {
     assert_ne!(harness.own_label("i-a"), before);
 }
 
+/// Its registration may have been finished for a run that did not get it.
+#[tokio::test]
+async fn a_machine_that_loses_to_a_hedge_registers_anew() {
+    let harness = pool(&[]).await;
+    let (large, minute) = (super::harness::spec("c6i.large"), Duration::from_secs(60));
+    harness.make_defective("i-slow", MachineDefect::RegistersAfter(Duration::from_secs(30)));
+    harness.put_idle("i-slow", large.clone(), 60 * minute).await;
+    harness.put_idle("i-quick", large, 60 * minute).await;
+    let mut request = request("1", 1);
+    request.options.machine_source = SourcePolicy::Pool;
+    let outcome = harness.provision(&request).await;
+    assert_eq!(names(&outcome.instances), ["i-quick".to_owned()].into());
+    assert_eq!((outcome.search.hedges, outcome.search.given_back), (1, 1));
+    let given_back = harness.record("i-slow").unwrap();
+    assert_eq!((given_back.state, given_back.requested), (State::Idle, RequestedLabel::OfRun));
+    harness.sleep(2 * minute).await;
+    assert!(harness.is_ready("i-slow").await, "{:?}", harness.status("i-slow").await);
+    assert_eq!(harness.owner("i-slow"), None);
+    let mut next = request.clone();
+    next.run = run("2");
+    let next = harness.provision(&next).await;
+    assert_eq!(names(&next.instances), ["i-slow".to_owned()].into());
+    assert!(labels(&next).is_disjoint(&labels(&outcome)));
+    harness.assert_never_shared();
+}
+
+/// The job that called provision is cancelled while another machine of the run starts.
+#[tokio::test]
+async fn a_machine_that_a_cancelled_run_had_claimed_registers_anew() {
+    let harness = pool(&[]).await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.sleep(SOON).await;
+    let before = harness.own_label("i-a");
+    harness.make_defective("i-0001", MachineDefect::NeverRegisters);
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 2);
+    let (outcome, ()) = tokio::join!(provision(&harness.plane, &request, &stop), async {
+        while harness.owner("i-a").is_none() {
+            tokio::task::yield_now().await;
+        }
+        harness.sleep(SOON).await;
+        switch.raise(Stop::Terminated);
+    });
+    assert_eq!(outcome.failure.unwrap().kind, FailureKind::Stopped);
+    assert_eq!((outcome.returned, outcome.terminated), (vec![id("i-a")], vec![id("i-0001")]));
+    harness.sleep(SOON).await;
+    assert!(harness.is_ready("i-a").await);
+    assert_eq!(harness.owner("i-a"), None);
+    assert_ne!(harness.own_label("i-a"), before, "the run's jobs may know the label");
+}
+
 /// A claim does not wait until the machine has tried by itself.
 #[tokio::test]
 async fn a_machine_that_is_not_ready_registers_when_it_is_claimed() {
@@ -238,6 +292,21 @@ async fn a_pool_can_change_the_kind_of_label() {
     assert_eq!(harness.labels.of(&id("i-a")).map(|label| label.to_string()).as_deref(), Some("1"));
 }
 
+/// Their agents learn of the setting by the same refresh.
+#[tokio::test]
+async fn machines_that_are_told_to_register_are_not_called_unready() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let harness = Harness::with(&[("idle-time-sec", "7200")]).await;
+    harness.put_idle("i-a", super::harness::spec("c6i.large"), minutes(120)).await;
+    harness.refresh().await;
+    harness.sleep(minutes(5)).await;
+    let told = harness.refresh_with(&[("runner-label", "machine")]).await;
+    assert_eq!(told.warnings, [] as [String; 0]);
+    harness.sleep(minutes(1)).await;
+    assert!(harness.is_ready("i-a").await);
+    assert_eq!(harness.refresh().await.warnings, [] as [String; 0]);
+}
+
 /// Jobs of a run that are run again use the outputs of the job that called provision.
 #[tokio::test]
 async fn jobs_that_wait_for_an_old_label_get_a_machine_with_it() {
@@ -274,6 +343,35 @@ async fn jobs_that_wait_for_an_old_label_get_a_machine_with_it() {
         .collect();
     assert_eq!(named, labels(&first));
     assert_eq!(harness.stored_labels("1").await, labels(&first), "the demand keeps them");
+}
+
+/// The run provisions again while refresh rescues it.
+#[tokio::test]
+async fn a_rescue_gives_its_lease_back_also_if_the_run_stores_labels_meanwhile() {
+    let harness = pool(&[]).await;
+    let first = harness.provision(&request("1", 1)).await;
+    let old = MachineLabel::new(first.runs_on().unwrap()).unwrap();
+    harness.memory.compute.kill(&first.instances[0].id);
+    harness.sleep(Duration::from_secs(60)).await;
+    harness.memory.forge.queue_job_for_machine(run("1"), old.clone());
+    let (store, runs) = (&harness.plane.store, [run("1")]);
+    let new = MachineLabel::new(format!("m{}", "9".repeat(32))).unwrap();
+    let store_label = async {
+        loop {
+            let leased = store.demands(&runs).await.unwrap().remove(0);
+            if leased.lease.is_some() {
+                let next = Demand { labels: vec![old.clone(), new.clone()], ..leased.clone() };
+                return store.replace_demand(Some(&leased), &next).await.unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (refreshed, stored) = tokio::join!(harness.refresh(), store_label);
+    assert!(stored);
+    assert_eq!(refreshed.rescued, [super::harness::label("1")]);
+    let demand = store.demands(&runs).await.unwrap().remove(0);
+    assert_eq!((demand.lease, demand.failed_rescues), (None, None));
+    assert_eq!(demand.labels, [old, new]);
 }
 
 /// The machine dies while its run has jobs for it.
@@ -322,6 +420,21 @@ async fn a_machine_that_alone_cannot_register_is_replaced() {
     let rotated: BTreeSet<String> = refreshed.rotated.iter().map(ToString::to_string).collect();
     assert_eq!(rotated, ["i-bad".to_owned(), "i-worse".to_owned()].into());
     assert!(harness.is_ready("i-good").await);
+}
+
+/// All others have a run, as in a pool that is in use.
+#[tokio::test]
+async fn a_machine_that_cannot_register_is_replaced_also_if_the_others_are_busy() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let harness = pool(&[("idle-time-sec", "7200")]).await;
+    harness.make_defective("i-bad", MachineDefect::CannotRegister);
+    harness.put_idle("i-bad", super::harness::spec("c6i.large"), minutes(120)).await;
+    harness.sleep(minutes(11)).await;
+    assert_eq!(harness.refresh().await.rotated, [], "none of its class has tried");
+    let mut request = request("1", 1);
+    request.options.machine_source = SourcePolicy::New;
+    assert_eq!(harness.provision(&request).await.failure, None);
+    assert_eq!(harness.refresh().await.rotated, [id("i-bad")]);
 }
 
 /// Its jobs are run again with the outputs of before, also after it has asked once more.

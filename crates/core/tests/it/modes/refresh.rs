@@ -204,12 +204,26 @@ async fn an_idle_machine_that_stays_silent_is_expired() {
 async fn runners_without_a_machine_are_removed_and_others_are_not() {
     let harness = Harness::new().await;
     harness.idle("i-here", "c6i.large").await;
+    harness.make_defective("i-gone", MachineDefect::NeverBoots);
+    harness.put_idle("i-gone", spec("c6i.large"), Duration::ZERO).await;
+    assert_eq!(harness.refresh().await.reaped, [id("i-gone")]);
     let forge = &harness.memory.forge;
     forge.list(listed("i-gone-1", "i-gone", false));
     forge.list(listed("i-gone-2", "i-gone", true));
     forge.list(listed("i-here-1", "i-here", false));
     let removed = harness.refresh().await.offline_runners;
     assert_eq!(removed, ["i-gone-1", "i-gone-2"], "online or not");
+}
+
+/// A pool in another account or region may have the same name, and then its runners have the same tag.
+#[tokio::test]
+async fn an_online_runner_of_a_machine_that_the_pool_never_had_stays() {
+    let harness = Harness::new().await;
+    let forge = &harness.memory.forge;
+    forge.list(listed("i-theirs-1", "i-theirs", true));
+    assert_eq!(harness.refresh().await.offline_runners, [""; 0]);
+    let listed = harness.plane.forge.runners().await.unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
 }
 
 #[tokio::test]

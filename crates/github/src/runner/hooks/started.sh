@@ -28,7 +28,7 @@ if [ -z "$run" ] || [ "${GITHUB_RUN_ID:-}" != "$run" ]; then
     given="run $run and takes no job of another"
     [ -n "$run" ] || given="no run yet and takes no job"
     why="this machine was given to $given: ${GITHUB_RUN_ID:-unknown}"
-    hint="hint: use runs-on: \${{ github.run_id }}"
+    hint="hint: use the output label of provision in runs-on, or an entry of its output labels"
     # Steps with `if: always()` would run in spite of the error, so the worker is killed. It uploads
     # no log then, and the listener shows what the worker has written to its own stderr.
     if IFS= read -r parent <"/proc/$PPID/comm" && [ "$parent" = Runner.Worker ]; then

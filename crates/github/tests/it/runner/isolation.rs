@@ -23,6 +23,9 @@ async fn a_job_of_another_run_is_refused() {
         said.contains("this machine was given to run 4711 and takes no job of another: 666"),
         "{said}"
     );
+    let hint =
+        "hint: use the output label of provision in runs-on, or an entry of its output labels";
+    assert!(said.contains(hint), "{said}");
     assert_eq!(runner.account().await, "1 refused");
     appears(&harness.queue(&label("4711"), 2, "true")).await;
     let account = runner.account().await;

@@ -116,3 +116,41 @@ pub(in crate::modes) fn registered(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a claim or a launch asks for, and what the agent says that it has registered with.
+    #[test]
+    fn a_registration_is_finished_under_the_label_that_was_asked_for() {
+        use RequestedLabel::{Named, OfMachine, OfRun};
+        let label = |digit: &str| MachineLabel::new(format!("m{}", digit.repeat(32))).unwrap();
+        let unknown = "its agent registers with the label of the run only";
+        for (requested, reported, expected) in [
+            (OfRun, None, Some(Ok(None))),
+            // Of an earlier claim, whose registration the agent has to leave.
+            (OfRun, Some(label("1")), None),
+            (OfMachine, Some(label("1")), Some(Ok(Some(label("1"))))),
+            (OfMachine, None, Some(Err(unknown))),
+            (Named(label("1")), Some(label("1")), Some(Ok(Some(label("1"))))),
+            (Named(label("1")), Some(label("2")), None),
+            (Named(label("1")), None, Some(Err(unknown))),
+        ] {
+            let report = Report {
+                signal: Signal::Registered,
+                run: None,
+                suffix: None,
+                detail: String::new(),
+                at: Timestamp::from_millis(5),
+                generation: None,
+                machine_label: reported.clone(),
+            };
+            let found = registered(&requested, &report);
+            let expected = expected.map(|it| {
+                it.map(|label| Registered { at: report.at, label }).map_err(str::to_owned)
+            });
+            assert_eq!(found, expected, "{requested:?} {reported:?}");
+        }
+    }
+}

@@ -139,16 +139,16 @@ impl Undo<'_> {
         let returned = self.handshake.take_back_unless_busy(idle, run).await;
         self.done.answered(id);
         match returned {
-            Ok(Some(Returned::Pooled { .. } | Returned::Superseded(_))) => self.done.returned(id),
-            Ok(Some(Returned::Terminated { .. })) => self.done.terminated([id.clone()]),
-            Ok(Some(Returned::Interrupted { .. })) => {
+            Ok(Ok(Returned::Pooled { .. } | Returned::Superseded(_))) => self.done.returned(id),
+            Ok(Ok(Returned::Terminated { .. })) => self.done.terminated([id.clone()]),
+            Ok(Ok(Returned::Interrupted { .. })) => {
                 self.done.failed(format!("{id} was expired: {INTERRUPTED}"));
             }
-            Ok(Some(Returned::Expired(why))) => {
+            Ok(Ok(Returned::Expired(why))) => {
                 self.done.failed(format!("{id} was expired: {why}"));
             }
             // Refresh hands it to the run again, which its release then ends.
-            Ok(None) => self.done.failed(format!("{id} has a job of the run, which keeps it")),
+            Ok(Err(_)) => self.done.failed(format!("{id} has a job of the run, which keeps it")),
             Err(error) => self.done.failed(format!("{id} is not in the pool yet: {error}")),
         }
     }

@@ -112,7 +112,12 @@ impl Delays {
 }
 
 fn delay(known: Option<Duration>, unknown: Duration) -> Duration {
-    known.map_or(unknown, |usual| usual.clamp(DELAYS.0, DELAYS.1))
+    known.map_or(unknown, usable_delay)
+}
+
+/// The delay if machines usually take this long.
+pub(in crate::modes) fn usable_delay(usual: Duration) -> Duration {
+    usual.clamp(DELAYS.0, DELAYS.1)
 }
 
 /// The part of a delay before a machine counts as late. Workers that claimed at about the same time become

@@ -25,8 +25,9 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
-use crate::model::machine_label::RunnerLabel;
+use crate::model::machine_label::{RequestedLabel, RunnerLabel};
 use crate::model::requirements::{Mismatch, Requirements, UsageClass};
+use crate::model::signal::Pulse;
 use crate::model::summary::CandidateOutcome;
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
@@ -78,8 +79,9 @@ pub(super) struct Pickup<'a> {
     takes_on_demand: bool,
     /// Whether the run takes only machines that were given to no other.
     takes_unused_only: bool,
-    /// Whether machines register while they are idle.
-    prefers_ready: bool,
+    /// Whether machines that are registered already are preferred, or those that are not; `None` if
+    /// machines register when they are claimed in any case.
+    prefers_ready: Option<bool>,
     deletes: Batcher<Vec<Receipt>, ()>,
     /// Where tickets go that other runs may want.
     put_backs: UnboundedSender<Vec<Receipt>>,
@@ -94,8 +96,8 @@ struct Inner {
     second_choice: Vec<Candidate>,
     /// Tickets that other runs may want. They stay hidden until the pass is over.
     set_aside: Vec<Receipt>,
-    /// Which of the candidates are known to be ready, and which are known at all.
-    ready: BTreeMap<InstanceId, bool>,
+    /// Which of the candidates are preferred, of those whose agents were looked at.
+    preferred: BTreeMap<InstanceId, bool>,
     encounters: BTreeMap<InstanceId, Encounters>,
     /// The number of the present pass.
     pass: u32,
@@ -125,14 +127,14 @@ impl Inner {
     }
 
     /// The candidate that expires last, of those that suit, or else of the second choice. One that is
-    /// known to be ready goes before the others.
+    /// known to be preferred goes before the others.
     fn best(&mut self) -> Option<Candidate> {
         let from = match self.suitable.is_empty() {
             false => &mut self.suitable,
             true => &mut self.second_choice,
         };
-        let is_ready = |id: &InstanceId| self.ready.get(id).copied().unwrap_or_default();
-        let rank = |n: &usize| (is_ready(from[*n].idle.id()), from[*n].idle.threshold());
+        let is_preferred = |id: &InstanceId| self.preferred.get(id).copied().unwrap_or_default();
+        let rank = |n: &usize| (is_preferred(from[*n].idle.id()), from[*n].idle.threshold());
         let best = (0..from.len()).max_by_key(rank)?;
         Some(from.swap_remove(best))
     }
@@ -171,6 +173,16 @@ impl Inner {
     }
 }
 
+/// A machine that is to register with another label than its own has to remove its registration first,
+/// which is lost then, and costs the machine if the forge is out of reach.
+fn prefers_ready(attempt: &Attempt<'_>) -> Option<bool> {
+    match (attempt.settings.runner_label, attempt.requested_label()) {
+        (RunnerLabel::Run, _) => None,
+        (RunnerLabel::Machine, RequestedLabel::OfMachine) => Some(true),
+        (RunnerLabel::Machine, RequestedLabel::OfRun | RequestedLabel::Named(_)) => Some(false),
+    }
+}
+
 impl<'a> Pickup<'a> {
     /// Serves `wanted` workers. What it sends to `put_backs` must be put back, see [`put_back_all`].
     pub(super) fn new(
@@ -192,7 +204,7 @@ impl<'a> Pickup<'a> {
                 suitable: Vec::new(),
                 second_choice: Vec::new(),
                 set_aside: Vec::new(),
-                ready: BTreeMap::new(),
+                preferred: BTreeMap::new(),
                 encounters: BTreeMap::new(),
                 pass: 0,
                 expected: None,
@@ -202,7 +214,7 @@ impl<'a> Pickup<'a> {
             avoided: std::sync::Mutex::default(),
             takes_on_demand: attempt.request.options.capacity_fallback,
             takes_unused_only: attempt.reuse.is_never(),
-            prefers_ready: attempt.settings.runner_label == RunnerLabel::Machine,
+            prefers_ready: prefers_ready(attempt),
             deletes: Batcher::default(),
         }
     }
@@ -329,16 +341,16 @@ impl<'a> Pickup<'a> {
         };
         if messages.is_empty() {
             inner.exhausted = true;
-            let Inner { second_choice, ready, unserved, .. } = inner;
-            self.look_for_ready(second_choice, ready, *unserved).await;
+            let Inner { second_choice, preferred, unserved, .. } = inner;
+            self.look_for_ready(second_choice, preferred, *unserved).await;
             return Ok(());
         }
         let mut dropped = Vec::new();
         for message in messages {
             self.sort(inner, message, &mut dropped);
         }
-        let Inner { suitable, ready, unserved, .. } = inner;
-        join(self.look_for_ready(suitable, ready, *unserved), self.drop_void(&dropped)).await;
+        let Inner { suitable, preferred, unserved, .. } = inner;
+        join(self.look_for_ready(suitable, preferred, *unserved), self.drop_void(&dropped)).await;
         Ok(())
     }
 
@@ -354,20 +366,21 @@ impl<'a> Pickup<'a> {
     }
 
     /// Looks which of the candidates are registered already, if machines of this pool register while they
-    /// are idle and there are more candidates than workers. Costs one read; without its answer, none counts
-    /// as ready.
+    /// are idle and there are more candidates than workers. Costs one read; without its answer, none is
+    /// preferred.
     async fn look_for_ready(
         &self,
         candidates: &[Candidate],
-        ready: &mut BTreeMap<InstanceId, bool>,
+        preferred: &mut BTreeMap<InstanceId, bool>,
         unserved: usize,
     ) {
-        if !self.prefers_ready || candidates.len() <= unserved.max(1) {
+        let Some(prefers_ready) = self.prefers_ready else { return };
+        if candidates.len() <= unserved.max(1) {
             return;
         }
         let unknown = candidates.iter().map(|it| &it.idle);
         let unknown: Vec<&Instance<Idle>> =
-            unknown.filter(|idle| !ready.contains_key(idle.id())).collect();
+            unknown.filter(|idle| !preferred.contains_key(idle.id())).collect();
         let ids: Vec<InstanceId> = unknown.iter().map(|idle| idle.id().clone()).collect();
         if ids.is_empty() {
             return;
@@ -376,7 +389,8 @@ impl<'a> Pickup<'a> {
         let now = self.plane.now();
         for (idle, status) in unknown.iter().zip(&found) {
             let is_ready = status.is_ready_in(idle.counts().generation, now);
-            ready.insert(idle.id().clone(), is_ready);
+            let is_preferred = is_ready == prefers_ready && status.pulse(now) == Pulse::Healthy;
+            preferred.insert(idle.id().clone(), is_preferred);
         }
     }
 

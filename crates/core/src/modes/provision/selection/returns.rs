@@ -102,14 +102,14 @@ async fn give_back(
     };
     match handshake.take_back_unless_busy(&idle, &attempt.request.run).await {
         // The run then has one machine more than it asked for.
-        Ok(None) => {
+        Ok(Err(held)) => {
             attempt.holdings.about_to_touch(idle.id());
-            let asked = (&attempt.label, claimed.requested().clone());
-            if let Err(error) = keep_for_job(plane, times, &idle, asked, attempt.reuse).await {
+            let label = (&attempt.label, held.with);
+            if let Err(error) = keep_for_job(plane, times, &idle, label, attempt.reuse).await {
                 tracing::warn!(instance = %idle.id(), "has a job and was not kept: {error}");
             }
         }
-        Ok(Some(returned)) => tracing::info!(instance = %idle.id(), "given back: {returned:?}"),
+        Ok(Ok(returned)) => tracing::info!(instance = %idle.id(), "given back: {returned:?}"),
         Err(error) => tracing::warn!(instance = %idle.id(), "not in the pool yet: {error}"),
     }
 }

@@ -3,12 +3,14 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::departure::Departure;
 use crate::model::heartbeat::Heartbeat;
+use crate::model::ids::RunId;
 use crate::model::machine_label::{MachineLabel, RequestedLabel};
 use crate::model::readiness::IdleRegistration;
 use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
 use crate::model::settings::SettingsVersion;
+use crate::model::signal::Report;
 
 /// An hour after the pool began.
 fn now() -> Timestamp {
@@ -25,6 +27,16 @@ enum Says {
     OfEarlier,
     /// It fails, and its heartbeat has stopped.
     Silent(u64),
+    /// It has registered for its run.
+    Serves(u64),
+    /// It was registered when its run claimed it.
+    WasReady(u64),
+    /// It could not register for its run.
+    CannotServe(u64),
+    /// It has not registered for its run yet, but for an earlier one.
+    ServedEarlier(u64),
+    /// It has registered for its run, and its heartbeat has stopped.
+    ServesSilently(u64),
 }
 
 fn ago(minutes: u64) -> Timestamp {
@@ -32,11 +44,21 @@ fn ago(minutes: u64) -> Timestamp {
 }
 
 fn machine(n: usize, class: &str, says: Says) -> (Record, AgentStatus) {
+    let report = match says {
+        Says::Serves(minutes) | Says::ServesSilently(minutes) => {
+            Some((Signal::Registered, "7", minutes))
+        }
+        Says::WasReady(_) => Some((Signal::Registered, "7", 0)),
+        Says::CannotServe(minutes) => Some((Signal::RegisterFailed, "7", minutes)),
+        Says::ServedEarlier(minutes) => Some((Signal::Registered, "6", minutes)),
+        _ => None,
+    };
+    let run = report.is_some().then(|| RunId::new("7").unwrap());
     let record = Record {
         requested: RequestedLabel::OfRun,
         id: InstanceId::new(format!("i-{n}")).unwrap(),
-        state: State::Idle,
-        run: None,
+        state: if run.is_some() { State::Running } else { State::Idle },
+        run,
         suffix: None,
         threshold: Some(now() + Duration::from_secs(600)),
         spec: MachineSpec {
@@ -60,29 +82,42 @@ fn machine(n: usize, class: &str, says: Says) -> (Record, AgentStatus) {
     };
     let fails = |minutes| Readiness::NotReady { since: ago(minutes), why: "no answer".to_owned() };
     let (readiness, at) = match says {
-        Says::Registered(minutes) => (Some(registered(3)), ago(minutes)),
+        Says::Registered(minutes) | Says::WasReady(minutes) => (Some(registered(3)), ago(minutes)),
         Says::OfEarlier => (Some(registered(2)), ago(30)),
         Says::Fails(minutes) | Says::Silent(minutes) => (Some(fails(minutes)), ago(1)),
-        Says::Nothing => (None, now()),
+        _ => (None, now()),
     };
-    let beat = if matches!(says, Says::Silent(_)) { ago(2) } else { now() };
+    let is_silent = matches!(says, Says::Silent(_) | Says::ServesSilently(_));
+    let beat = if is_silent { ago(2) } else { now() };
+    let report = report.map(|(signal, run, minutes)| Report {
+        machine_label: None,
+        signal,
+        run: Some(RunId::new(run).unwrap()),
+        suffix: None,
+        detail: String::new(),
+        at: ago(minutes),
+        generation: None,
+    });
     let status = AgentStatus {
         heartbeat: Some(Heartbeat::new(beat, Duration::from_secs(5))),
-        report: None,
+        report,
         readiness: readiness.map(|readiness| ReadinessNote { readiness, at }),
     };
     (record, status)
 }
 
-fn with_looks<T>(of: &[(&str, Says)], judge: impl FnOnce(&[Look<'_>]) -> T) -> T {
+fn with_looks<T>(of: &[(&str, Says)], judge: impl FnOnce(&[Look<'_>], &[Try]) -> T) -> T {
     let machines: Vec<(Record, AgentStatus)> =
         of.iter().enumerate().map(|(n, (class, says))| machine(n, class, *says)).collect();
     let settings = settings();
-    let looks: Vec<Look<'_>> = machines
-        .iter()
+    let (idle, owned): (Vec<_>, Vec<_>) =
+        machines.iter().partition(|(record, _)| record.state == State::Idle);
+    let looks: Vec<Look<'_>> = idle
+        .into_iter()
         .filter_map(|(record, status)| look(record, status, &settings, now()))
         .collect();
-    judge(&looks)
+    let tries = owned.into_iter().filter_map(|(record, status)| last_try(record, status, now()));
+    judge(&looks, &tries.collect::<Vec<Try>>())
 }
 
 fn settings() -> Settings {
@@ -105,9 +140,9 @@ fn a_machine_that_may_not_know_the_settings_is_judged_by_what_it_says_only() {
 
 /// The positions of those that are terminated.
 fn terminated(of: &[(&str, Says)]) -> Vec<String> {
-    let ids =
-        |looks: &[Look<'_>]| hopeless(looks, now()).iter().map(|it| it.id.to_string()).collect();
-    with_looks(of, ids)
+    with_looks(of, |looks, tries| {
+        hopeless(looks, tries, now()).iter().map(|it| it.id.to_string()).collect()
+    })
 }
 
 #[test]
@@ -144,12 +179,37 @@ fn a_machine_is_given_up_if_half_of_its_class_could_register_meanwhile() {
     }
 }
 
+/// Most machines may be busy.
+#[test]
+fn machines_that_runs_have_tell_whether_others_of_the_class_could_register() {
+    use Says::{CannotServe, Fails, Registered, ServedEarlier, Serves, ServesSilently, WasReady};
+    let large = |says: &[Says]| -> Vec<(&'static str, Says)> {
+        says.iter().map(|says| ("large", *says)).collect()
+    };
+    for (says, expected) in [
+        (large(&[Fails(11), Serves(5)]), &["i-0"][..]),
+        (large(&[Fails(11), Fails(12), Registered(5), Serves(1), Serves(2)]), &["i-0", "i-1"]),
+        (large(&[Fails(11), Fails(12), Serves(5)]), &[]),
+        (large(&[Fails(11), Serves(12)]), &[]),
+        (large(&[Fails(11), Serves(5), CannotServe(5)]), &[]),
+        (large(&[Fails(11), Serves(5), Serves(6), CannotServe(5)]), &["i-0"]),
+        (large(&[Fails(11), Serves(5), CannotServe(12)]), &["i-0"]),
+        (large(&[Fails(11), WasReady(5)]), &["i-0"]),
+        (large(&[Fails(11), WasReady(30)]), &[]),
+        (large(&[Fails(11), ServedEarlier(5)]), &[]),
+        (large(&[Fails(11), ServesSilently(5)]), &[]),
+        (vec![("large", Fails(11)), ("small", Serves(5))], &[]),
+    ] {
+        assert_eq!(terminated(&says), expected, "{says:?}");
+    }
+}
+
 #[test]
 fn the_warning_counts_machines_that_are_not_ready_and_says_why_the_oldest_is_not() {
     use Says::{Fails, Nothing, OfEarlier, Registered, Silent};
     let said = |says: &[Says]| {
         let of: Vec<(&str, Says)> = says.iter().map(|says| ("large", *says)).collect();
-        with_looks(&of, |looks| warning(looks, now()))
+        with_looks(&of, |looks, _| warning(looks, now()))
     };
     assert_eq!(said(&[]), None);
     assert_eq!(said(&[Registered(0), Fails(0), Silent(30)]), None);

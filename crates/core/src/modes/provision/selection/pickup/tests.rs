@@ -8,7 +8,7 @@ use crate::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
 use crate::model::record::MachineSpec;
 use crate::model::requirements::TypePatterns;
 use crate::model::settings::Settings;
-use crate::modes::provision::Request;
+use crate::modes::provision::{Origin, Request};
 use crate::ports::AgentStore;
 use crate::testkit;
 
@@ -148,16 +148,22 @@ async fn readiness_is_looked_up_where_there_is_a_choice_and_once() {
 }
 
 #[tokio::test]
-async fn a_ready_machine_goes_before_one_that_expires_later() {
-    for second_choice in [false, true] {
+async fn a_ready_machine_goes_before_one_that_expires_later_unless_its_label_is_of_no_use() {
+    let named = MachineLabel::new(format!("m{}", "8".repeat(32))).unwrap();
+    for (second_choice, origin, named, expected) in [
+        (false, Origin::Run, None, "i-3"),
+        (true, Origin::Run, None, "i-3"),
+        (false, Origin::Rescue, None, "i-4"),
+        (true, Origin::Rescue, Some(named), "i-4"),
+    ] {
         let (plane, memory) = testkit::plane();
-        let mut request = request();
+        let mut request = Request { origin, named, ..request() };
         request.options.capacity_fallback = second_choice;
         let mut attempt = attempt(&plane, &request);
         attempt.settings.runner_label = RunnerLabel::Machine;
         let usage = if second_choice { UsageClass::OnDemand } else { UsageClass::Spot };
         let mut tickets =
-            [("i-1", 300), ("i-2", 900), ("i-3", 600), ("i-4", 900)].map(|(id, seconds)| {
+            [("i-1", 300), ("i-2", 950), ("i-3", 600), ("i-4", 900)].map(|(id, seconds)| {
                 let mut ticket = ticket(&plane, &request);
                 ticket.instance_id = InstanceId::new(id).unwrap();
                 ticket.threshold = plane.now() + Duration::from_secs(seconds);
@@ -179,7 +185,8 @@ async fn a_ready_machine_goes_before_one_that_expires_later() {
         }
         let pickup = pickup(&attempt, 1);
         let found = pickup.next(&NEEDED).await.unwrap().unwrap();
-        assert_eq!(found.idle.id().as_str(), "i-3", "i-4 was ready in an earlier idle state");
+        // That of i-2 has sent no heartbeat, and i-4 was ready in an earlier idle state.
+        assert_eq!(found.idle.id().as_str(), expected, "{:?}", request.origin);
     }
 }
 
