@@ -23,6 +23,9 @@ const NOTICES_WITHIN: Micros = SECOND;
 /// How long an agent whose calls are answered may take to say that its idle machine is ready.
 const SAYS_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long an agent that sends heartbeats may go without trying to say so.
+const TRIES_WITHIN: Duration = Duration::from_secs(60);
+
 /// How many refreshes may pass until a runner is removed, or the jobs of a label have a machine.
 const REFRESHES: u32 = 2;
 
@@ -45,6 +48,8 @@ pub(super) struct Labels {
     unserved: BTreeMap<MachineLabel, u32>,
     /// Idle machines that listen and are not called ready, and since when.
     untold: BTreeMap<InstanceId, (Untold, Timestamp)>,
+    /// When the agent of each machine last tried to say whether it is ready.
+    tried: BTreeMap<InstanceId, Timestamp>,
 }
 
 /// A listener of an idle machine that is not called ready.
@@ -195,8 +200,14 @@ impl Audit {
         }
     }
 
+    /// An agent tries to say whether its machine is ready.
+    pub(crate) fn tries_to_say(&mut self, id: &InstanceId, now: Timestamp) {
+        self.labels.tried.insert(id.clone(), now);
+    }
+
     /// A heartbeat of a machine has reached the store. An idle machine is called ready if it has listened for
-    /// a minute, and nothing of its own has failed within the last one.
+    /// a minute, and nothing of its own has failed within the last one. Whatever fails, its agent tries to
+    /// say so.
     pub(crate) fn beats_listening(
         &mut self,
         id: &InstanceId,
@@ -210,6 +221,7 @@ impl Audit {
                 && !record.is_expired(now + SKEW)
                 && !condition.is_broken
                 && condition.notice_at.is_none()
+                && timestamp(condition.frozen_until) < now
         };
         let record = self.records.get(id).filter(is_available);
         let seat = machine.seat.as_ref().filter(|seat| seat.owner.is_none());
@@ -227,7 +239,9 @@ impl Audit {
         let known = self.labels.untold.get(id).filter(|(known, _)| *known == untold);
         let since = known.map_or(now, |(_, since)| *since);
         self.labels.untold.insert(id.clone(), (untold, since));
-        if since + SAYS_WITHIN < now && timestamp(condition.troubled_until) < now {
+        let is_troubled = timestamp(condition.troubled_until) >= now;
+        let tried = self.labels.tried.get(id).map_or(since, |tried| since.max(*tried));
+        if since + SAYS_WITHIN < now && !is_troubled || tried + TRIES_WITHIN < now {
             let said = &status.readiness;
             let how = format!("{id} has listened since {since} as {untold:?}, and says {said:?}");
             self.violated(Invariant::CalledReady, how);

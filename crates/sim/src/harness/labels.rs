@@ -119,6 +119,22 @@ impl Harness {
         }
     }
 
+    pub(super) fn kill_listener(&mut self, nth: usize) {
+        let Some(id) = self.nth_seat(nth) else { return };
+        self.kernel.count(Fault::RunnerDies);
+        let now = self.kernel.now();
+        self.world.machines().trouble(&id, now + TROUBLE);
+        self.world.machines().kill_listener(&id, now);
+    }
+
+    pub(super) fn stop_notes(&mut self, nth: usize, span: Micros) {
+        let Some(id) = self.nth_seat(nth) else { return };
+        self.kernel.count(Fault::NotesStop);
+        let until = self.kernel.now() + span;
+        self.world.machines().stop_notes(&id, until);
+        self.world.machines().trouble(&id, until + TROUBLE);
+    }
+
     pub(super) fn cut_off(&mut self, nth: usize, span: Micros) {
         let Some(id) = self.nth(nth) else { return };
         self.kernel.count(Fault::ForgeUnreachable);

@@ -225,7 +225,7 @@ fn a_machine_whose_listener_has_ended_is_not_called_ready() {
 }
 
 /// Heartbeats of an idle machine reach the store at these moments, and its listener lives. Each comes with
-/// what the store has of the machine's readiness.
+/// what the store has of the machine's readiness, and after its agent has tried to say something else.
 fn heard(
     beats: &[(u64, &AgentStatus)],
     machine: &MachineView,
@@ -234,6 +234,7 @@ fn heard(
     after(|audit| {
         audit.existing(&idle(2));
         for (at, status) in beats {
+            audit.tries_to_say(&id(), second(*at));
             audit.beats_listening(&id(), status, machine, condition, second(*at));
         }
     })
@@ -287,6 +288,7 @@ fn each_listener_has_a_minute_until_its_machine_is_called_ready() {
         after(|audit| {
             audit.existing(&idle(2));
             for (at, listeners) in [100, 170].into_iter().zip(listeners) {
+                audit.tries_to_say(&id(), second(at));
                 let condition = Condition { listeners, ..Condition::default() };
                 let status = unready(90);
                 audit.beats_listening(&id(), &status, &listens(None), &condition, second(at));
@@ -298,11 +300,33 @@ fn each_listener_has_a_minute_until_its_machine_is_called_ready() {
     let claimed_between = after(|audit| {
         for (at, generation) in [(100, 2), (170, 3)] {
             audit.existing(&idle(generation));
+            audit.tries_to_say(&id(), second(at));
             let condition = Condition::default();
             audit.beats_listening(&id(), &unready(90), &listens(None), &condition, second(at));
         }
     });
     assert_eq!(claimed_between, None, "it is idle anew");
+}
+
+#[test]
+fn an_agent_whose_calls_fail_goes_on_trying_to_say_that_its_machine_is_ready() {
+    let tried = |tries: &[u64], beats: &[u64]| {
+        after(|audit| {
+            audit.existing(&idle(2));
+            let condition = Condition { troubled_until: 999 * SECOND, ..Condition::default() };
+            tries.iter().for_each(|at| audit.tries_to_say(&id(), second(*at)));
+            for at in beats {
+                let (status, listens) = (unready(90), listens(None));
+                audit.beats_listening(&id(), &status, &listens, &condition, second(*at));
+            }
+        })
+    };
+    let violated = Some(Invariant::CalledReady);
+    assert_eq!(tried(&[90], &[100, 161]), violated);
+    assert_eq!(tried(&[90], &[100, 160]), None, "not yet");
+    assert_eq!(tried(&[90, 110], &[100, 170]), None, "it has tried again");
+    assert_eq!(tried(&[90, 110], &[100, 171]), violated, "but not since");
+    assert_eq!(tried(&[], &[100, 161]), violated, "it has never tried");
 }
 
 fn demand(of: &str, labels: &[char]) -> Demand {
