@@ -203,6 +203,49 @@ mod tests {
         }
     }
 
+    /// Runs the hook of a job of run 7 on a machine without an owner. Time is a file of tenths of a second,
+    /// which moves on when the hook sleeps. Returns how long it has waited, and what it said.
+    fn refused_after(owner: &str) -> (Duration, String) {
+        use std::os::unix::fs::PermissionsExt;
+
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for folder in ["hooks", "notes", "bin"] {
+            std::fs::create_dir(path(folder)).unwrap();
+        }
+        std::fs::write(path("tenths"), "0").unwrap();
+        std::fs::write(path("hooks").join(OWNER), owner).unwrap();
+        std::fs::write(path("hooks/started.sh"), HOOKS[0].2).unwrap();
+        let tenths = path("tenths").display().to_string();
+        let date = format!("read -r now <{tenths} || :; echo $((now / 10))");
+        let sleep = format!("read -r now <{tenths} || :; echo $((now + 1)) >{tenths}");
+        for (name, script) in [("date", date), ("sleep", sleep)] {
+            let program = path("bin").join(name);
+            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut hook = std::process::Command::new("/bin/sh");
+        hook.arg(path("hooks/started.sh")).env("PATH", path("bin")).env("GITHUB_RUN_ID", "7");
+        let done = hook.output().unwrap();
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        let waited = std::fs::read_to_string(path("tenths")).unwrap();
+        let waited = Duration::from_millis(waited.trim().parse::<u64>().unwrap() * 100);
+        (waited, String::from_utf8(done.stdout).unwrap())
+    }
+
+    #[test]
+    fn a_job_waits_ten_seconds_at_most_for_the_owner() {
+        // Without a line break, the name of the run may not be complete.
+        for owner in ["", "7"] {
+            let (waited, said) = refused_after(owner);
+            assert!((9..=10).contains(&waited.as_secs()), "{waited:?}");
+            assert!(said.contains("was given to no run yet and takes no job: 7"), "{said}");
+        }
+        let (waited, said) = refused_after("77\n");
+        assert_eq!(waited, Duration::ZERO, "there is nothing to wait for");
+        assert!(said.contains("was given to run 77 and takes no job of another: 7"), "{said}");
+    }
+
     #[test]
     fn the_operators_hooks_are_found_and_left_out() {
         let theirs = "A=1\nACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/old.sh\n\

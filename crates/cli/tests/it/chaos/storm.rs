@@ -1,6 +1,9 @@
 //! A storm: runs of different sizes come and go, refresh beside them, while processes are killed
 //! and stopped, and faults are injected into the resources that they share. Then the faults stop,
 //! every deadline passes, and the audit follows.
+//!
+//! Machines register for their run in one half of each storm, and while they are idle in the other. The seed
+//! decides which comes first.
 
 mod processes;
 mod victims;
@@ -44,6 +47,8 @@ pub(super) const TIMES: [&str; 11] = [
     "--rescue=off",
 ];
 
+const LABELS: [&str; 2] = ["--runner-label=run", "--runner-label=machine"];
+
 /// What storms on different backends do differently.
 pub(super) trait StormTarget: Driven + Sync {
     /// What the test is called.
@@ -67,8 +72,11 @@ pub(super) trait StormTarget: Driven + Sync {
 pub(super) fn over(target: &impl StormTarget, seed: u64) {
     let seconds = std::env::var(SECONDS).map_or(DEFAULT_SECONDS, |text| text.parse().unwrap());
     let mut rng = Rng::with_seed(seed);
+    let half = Duration::from_secs(seconds) / 2;
+    let [before, after] = if rng.bool() { LABELS } else { [LABELS[1], LABELS[0]] };
+    target.refresh(&[before]);
     let log = StormLog::over(Duration::from_secs(seconds));
-    let storm = Storm { target, log, processes: StormProcesses::default(), seed };
+    let storm = Storm { target, log, processes: StormProcesses::default(), after, seed };
     let storm = &storm;
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
@@ -76,7 +84,7 @@ pub(super) fn over(target: &impl StormTarget, seed: u64) {
             scope.spawn(move || storm.work(worker, rng));
         }
         let [refresh_rng, shared_rng, mut process_rng] = [rng.fork(), rng.fork(), rng.fork()];
-        scope.spawn(move || storm.refresh_now_and_then(refresh_rng));
+        scope.spawn(move || storm.refresh_now_and_then(refresh_rng, half));
         scope.spawn(move || target.inject_faults(&storm.log, shared_rng));
         victims::inject_faults(target, &storm.processes, &storm.log, &mut process_rng);
     });
@@ -89,6 +97,8 @@ struct Storm<'a, G: StormTarget> {
     target: &'a G,
     log: StormLog,
     processes: StormProcesses,
+    /// How machines register in the second half.
+    after: &'static str,
     seed: u64,
 }
 
@@ -104,10 +114,16 @@ fn documented(mode: &str) -> &'static [i32] {
 }
 
 impl<G: StormTarget> Storm<'_, G> {
-    fn refresh_now_and_then(&self, mut rng: Rng) {
+    /// Also changes how machines register, when `half` of the storm is left.
+    fn refresh_now_and_then(&self, mut rng: Rng, half: Duration) {
+        let mut is_changed = false;
         while !self.log.is_over() {
             self.log.wait(Duration::from_millis(rng.u64(500..3_000)));
-            self.call(&["refresh", "--json"], None);
+            if is_changed || self.log.left() > half {
+                self.call(&["refresh", "--json"], None);
+            } else {
+                is_changed = self.call(&["refresh", "--json", self.after], None).code == 0;
+            }
         }
     }
 
@@ -136,9 +152,13 @@ impl<G: StormTarget> Storm<'_, G> {
                 self.log.problem(&format!("{what} failed after the storm: {done:?}"));
             }
         };
-        succeeds("refresh", self.call(&["refresh", "--json"], None));
-        succeeds("provision", self.provision("calm", 2));
-        succeeds("a job", self.job("calm", "calm-job", 2));
+        succeeds("refresh", self.call(&["refresh", "--json", self.after], None));
+        let provisioned = self.provision("calm", 2);
+        if provisioned.code == 0 {
+            let labels = workflow::labels(&provisioned);
+            succeeds("a job", self.job("calm", &labels[0], "calm-job", 2));
+        }
+        succeeds("provision", provisioned);
         succeeds("release", self.release("calm"));
         let since = Instant::now();
         let left = loop {

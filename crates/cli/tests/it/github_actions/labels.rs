@@ -30,3 +30,21 @@ fn outputs_and_summary_name_the_label_with_its_suffix() {
     let on = home.texts("SELECT instance FROM jobs").concat();
     assert!(answer.ids().contains(&on), "{on} is not one of {:?}", answer.ids());
 }
+
+/// GitHub drops an output of a job that holds a masked value.
+#[test]
+fn labels_of_machines_are_never_masked() {
+    let home = Home::with(&["--runner-label=machine"]);
+    let step = WorkflowStep::of(&home);
+    for count in ["1", "2"] {
+        let run = ["provision", "--run-id", count, "--instance-count", count];
+        let done = step.run(&run).succeeded();
+        let outputs = std::fs::read_to_string(&step.outputs).unwrap();
+        let labels = outputs.lines().rev().find_map(|line| line.strip_prefix("labels="));
+        let labels: Vec<String> = serde_json::from_str(labels.unwrap()).unwrap();
+        assert_eq!(labels.len().to_string(), count);
+        assert!(labels.iter().all(|label| label.starts_with('m')), "{labels:?}");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(!said.contains("add-mask"), "{said}");
+    }
+}

@@ -1,7 +1,8 @@
 //! A runner that is registered with a label of its machine before a run is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ use ondeck_core::ports::{AgentStore, PortResult, Runner};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{GitHubRunner, Timeouts};
 use ondeck_processes::{MARKER, Process};
-use ondeck_standin::{Conclusion, RunnerFault};
+use ondeck_standin::{Conclusion, GitHubFault, GitHubFaultRule, RunnerFault};
 
-use crate::runner::harness::{holds, label};
+use crate::runner::harness::{contents, holds, label};
 use crate::runner::standin::{REPOSITORY, StandinHarness, VERSION, leave};
 
 fn own(digit: &str) -> MachineLabel {
@@ -238,6 +239,62 @@ async fn a_forge_out_of_reach_costs_no_registration() {
     assert_eq!(listed, [harness.name(1)], "it is still registered");
     harness.github.clear_faults();
     assert_eq!(runner.listen_as(&own("1")).await, Ok(1));
+    leave(&runner).await;
+}
+
+/// The listener lives and polls in vain: GitHub gives it its next job when it answers again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_cannot_reach_github_does_not_lapse() {
+    let harness = StandinHarness::quick().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let polls =
+        GitHubFaultRule::new(GitHubFault::Status(503)).on("GET", "/_standin/sessions/*/message");
+    let polls = harness.github.inject(polls);
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(1));
+    // It has said that it cannot connect after five, and has tried again since.
+    let in_vain = holds("it has polled several times", || polls.fired() > 12);
+    tokio::select! {
+        why = runner.lapse() => panic!("it has lapsed: {why}"),
+        () = in_vain => {}
+    }
+    assert_eq!(runner.listen_as(&own("1")).await, Ok(1), "and it is not started again");
+    polls.stop();
+    runner.name_owner(&run("7")).await.unwrap();
+    let job = harness.github.queue_job(REPOSITORY, "7", &[own("1").as_str()], "true");
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
+    leave(&runner).await;
+}
+
+/// Who has copied the key of one registration cannot take the jobs of the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_registration_has_a_key_of_its_own() {
+    let (harness, runner) = idle(&own("1")).await;
+    let key = || {
+        let files = contents(harness.dir.path()).into_iter();
+        let is_key = |path: &PathBuf| {
+            path.ends_with(".credentials") && !path.to_string_lossy().contains("/state/")
+        };
+        let mut keys: Vec<_> = files.filter(|(path, _)| is_key(path)).collect();
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        let text = String::from_utf8(keys.remove(0).1).unwrap();
+        // The real runner writes a byte order mark as well.
+        let text = text.trim_start_matches('\u{feff}');
+        let json: serde_json::Value = serde_json::from_str(text).unwrap();
+        json["data"]["clientId"].as_str().unwrap().to_owned()
+    };
+    let mut keys = BTreeSet::from([key()]);
+    leave(&runner).await;
+    runner.listen_as(&own("2")).await.unwrap();
+    assert!(keys.insert(key()), "of the next idle state");
+    let name = harness.github.runners().remove(0).name;
+    let delete = async { harness.github.remove_runner(&name) };
+    tokio::join!(runner.lapse(), delete);
+    runner.listen_as(&own("2")).await.unwrap();
+    assert!(keys.insert(key()), "of the same label");
+    leave(&runner).await;
+    runner.register(&label("7")).await.unwrap();
+    assert!(keys.insert(key()), "of a run");
     leave(&runner).await;
 }
 

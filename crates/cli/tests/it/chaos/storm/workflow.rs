@@ -68,7 +68,7 @@ impl<G: StormTarget> Storm<'_, G> {
             provisioned = self.provision(run, plan.machines);
         }
         if provisioned.code == 0 && goes_on() {
-            self.do_jobs(run, plan, &provisioned.ids());
+            self.do_jobs(run, plan, &provisioned);
         } else {
             // A run that has just failed does not come back at once.
             self.log.wait(Duration::from_millis(300));
@@ -80,10 +80,12 @@ impl<G: StormTarget> Storm<'_, G> {
         }
     }
 
-    fn do_jobs(&self, run: &str, plan: &Plan, machines: &[String]) {
+    fn do_jobs(&self, run: &str, plan: &Plan, provisioned: &Done) {
+        let (machines, labels) = (provisioned.ids(), labels(provisioned));
         std::thread::scope(|scope| {
-            for (nth, rounds) in plan.jobs.iter().enumerate() {
-                scope.spawn(move || self.job(run, &format!("{run}-job-{nth}"), *rounds));
+            for (nth, (rounds, label)) in plan.jobs.iter().zip(&labels).enumerate() {
+                let job = format!("{run}-job-{nth}");
+                scope.spawn(move || self.job(run, label, &job, *rounds));
             }
             let Some(cancelled_after) = plan.cancelled_after else { return };
             self.log.wait(cancelled_after);
@@ -110,14 +112,22 @@ impl<G: StormTarget> Storm<'_, G> {
         done
     }
 
-    pub(super) fn job(&self, run: &str, job: &str, rounds: u32) -> Done {
+    pub(super) fn job(&self, run: &str, label: &str, job: &str, rounds: u32) -> Done {
         let proofs = self.target.proofs();
         let (proofs, rounds) = (proofs.to_str().unwrap(), rounds.to_string());
-        let ask = ["run", "--run-id", run, "--queue-timeout-sec=10", "--", "sh", "-c", JOB];
+        let ask = ["run", "--run-id", run, "--label", label, "--queue-timeout-sec=10"];
+        let ask = [&ask[..], &["--", "sh", "-c", JOB]].concat();
         self.call(&[&ask[..], &[proofs, job, &rounds]].concat(), Some(JOB_PATIENCE))
     }
 
     pub(super) fn release(&self, run: &str) -> Done {
         self.call(&["release", "--json", "--run-id", run], None)
     }
+}
+
+/// The label of each machine that a provision gave its run.
+pub(super) fn labels(provisioned: &Done) -> Vec<String> {
+    let json = provisioned.json();
+    let labels = json["labels"].as_array().unwrap().iter();
+    labels.map(|label| label.as_str().unwrap().to_owned()).collect()
 }
