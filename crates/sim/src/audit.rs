@@ -440,11 +440,11 @@ impl Audit {
             let how = format!("{} still works for {run}", ticket.instance_id);
             self.violated(Invariant::Announced, how);
         }
+        self.announces_unused(&ticket.instance_id, machine);
         if machine.is_dirty {
             let how = format!("{} was not cleaned", ticket.instance_id);
             self.violated(Invariant::Announced, how);
         }
-        self.announces_unused(&ticket.instance_id, machine);
         let notice = machine.notice_at.map(timestamp).filter(|_| self.agents_spared);
         if notice.is_some_and(|notice| notice + SKEW + IN_FLIGHT < now) {
             let how = format!("{} will be taken away, and is announced", ticket.instance_id);

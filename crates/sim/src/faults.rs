@@ -88,6 +88,8 @@ pub enum Fault {
     WakeUpsUnheard,
     /// A runner is deleted on the server while it listens.
     RunnerDeleted,
+    /// What an agent says of its registration is not answered, while its heartbeats are.
+    NotesStop,
     /// The forge refuses the version of a runner.
     VersionRefused,
     /// The forge keeps the session of a listener that was killed, and refuses another one.
@@ -102,7 +104,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 45] = [
+    pub const ALL: [Fault; 46] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -143,6 +145,7 @@ impl Fault {
         Fault::WakeUpForged,
         Fault::WakeUpsUnheard,
         Fault::RunnerDeleted,
+        Fault::NotesStop,
         Fault::VersionRefused,
         Fault::SessionConflict,
         Fault::ForgeUnreachable,
@@ -193,6 +196,7 @@ impl Fault {
             Fault::WakeUpForged => "wake-up forged",
             Fault::WakeUpsUnheard => "wake-ups unheard",
             Fault::RunnerDeleted => "runner deleted",
+            Fault::NotesStop => "no notes",
             Fault::VersionRefused => "version refused",
             Fault::SessionConflict => "session conflict",
             Fault::ForgeUnreachable => "forge unreachable",

@@ -69,6 +69,11 @@ pub enum Action {
     /// An administrator deletes the runner of a machine, selected like that of those that are registered
     /// under a label of their own.
     DeleteRunner(usize),
+    /// The listener of a machine, selected like that, is killed.
+    KillListener(usize),
+    /// What the agent of a machine, selected like that, says of its registration is not answered for this
+    /// many microseconds; it arrives or not.
+    StopNotes(usize, u64),
     /// The forge is out of reach for a machine, selected like that, for this many microseconds.
     CutOff(usize, u64),
     /// The forge refuses the version of all runners for this many microseconds.

@@ -7,6 +7,7 @@ mod forge;
 mod pool;
 mod store;
 
+pub(crate) use self::forge::{TOO_MANY_REQUESTS, has_a_job};
 pub(crate) use self::store::{demand_of, registered, status_of};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

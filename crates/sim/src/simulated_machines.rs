@@ -91,6 +91,8 @@ pub(crate) struct Condition {
     pub(crate) own_label: Option<MachineLabel>,
     /// Since when no listener of the idle machine listens; `None` while one does.
     pub(crate) silent_since: Option<Micros>,
+    /// How many listeners have been started under labels of the machine.
+    pub(crate) listeners: u32,
 }
 
 /// Shows only what may change the course of a history, so that the exhaustive search does not tell

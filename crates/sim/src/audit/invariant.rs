@@ -133,6 +133,8 @@ pub enum Invariant {
     OneRegistration,
     /// An idle machine that is called ready listens for jobs, under the registration that is named.
     ReadyIsReady,
+    /// An idle machine that has listened for a minute is called ready.
+    CalledReady,
     /// After two refreshes, no runner is listed whose machine is gone, or that is older than the one that
     /// its machine calls ready, unless it has a job.
     Unlisted,
@@ -200,6 +202,7 @@ impl Invariant {
             Invariant::NotDrained => "drained is not reused",
             Invariant::OneRegistration => "one run per registration",
             Invariant::ReadyIsReady => "ready is ready",
+            Invariant::CalledReady => "ready is called ready",
             Invariant::Unlisted => "nothing stays listed",
             Invariant::LabelWorks => "labels keep working",
             Invariant::NoPanic => "no panic",

@@ -20,6 +20,12 @@ use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
 /// How long an agent may take to notice that its listener has ended.
 const NOTICES_WITHIN: Micros = SECOND;
 
+/// How long an agent whose calls are answered may take to say that its idle machine is ready.
+const SAYS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long an agent that sends heartbeats may go without trying to say so.
+const TRIES_WITHIN: Duration = Duration::from_secs(60);
+
 /// How many refreshes may pass until a runner is removed, or the jobs of a label have a machine.
 const REFRESHES: u32 = 2;
 
@@ -40,6 +46,19 @@ pub(super) struct Labels {
     stale: BTreeMap<String, u32>,
     /// Labels whose jobs wait and that no machine has, and for how many refreshes.
     unserved: BTreeMap<MachineLabel, u32>,
+    /// Idle machines that listen and are not called ready, and since when.
+    untold: BTreeMap<InstanceId, (Untold, Timestamp)>,
+    /// When the agent of each machine last tried to say whether it is ready.
+    tried: BTreeMap<InstanceId, Timestamp>,
+}
+
+/// A listener of an idle machine that is not called ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Untold {
+    generation: u32,
+    number: u32,
+    /// How many listeners of the machine there have been.
+    listeners: u32,
 }
 
 /// What is true of the listener of a machine at one moment.
@@ -181,6 +200,54 @@ impl Audit {
         }
     }
 
+    /// An agent tries to say whether its machine is ready.
+    pub(crate) fn tries_to_say(&mut self, id: &InstanceId, now: Timestamp) {
+        self.labels.tried.insert(id.clone(), now);
+    }
+
+    /// A heartbeat of a machine has reached the store. An idle machine is called ready if it has listened for
+    /// a minute, and nothing of its own has failed within the last one. Whatever fails, its agent tries to
+    /// say so.
+    pub(crate) fn beats_listening(
+        &mut self,
+        id: &InstanceId,
+        status: &AgentStatus,
+        machine: &MachineView,
+        condition: &Condition,
+        now: Timestamp,
+    ) {
+        let is_available = |record: &&Record| {
+            record.state == State::Idle
+                && !record.is_expired(now + SKEW)
+                && !condition.is_broken
+                && condition.notice_at.is_none()
+                && timestamp(condition.frozen_until) < now
+        };
+        let record = self.records.get(id).filter(is_available);
+        let seat = machine.seat.as_ref().filter(|seat| seat.owner.is_none());
+        let (Some(record), Some(seat)) = (record, seat) else {
+            self.labels.untold.remove(id);
+            return;
+        };
+        let generation = record.counts.generation;
+        let said = status.readiness.as_ref().and_then(|note| note.registration(generation));
+        if said.is_some_and(|said| said.number == seat.number && said.label == seat.label) {
+            self.labels.untold.remove(id);
+            return;
+        }
+        let untold = Untold { generation, number: seat.number, listeners: condition.listeners };
+        let known = self.labels.untold.get(id).filter(|(known, _)| *known == untold);
+        let since = known.map_or(now, |(_, since)| *since);
+        self.labels.untold.insert(id.clone(), (untold, since));
+        let is_troubled = timestamp(condition.troubled_until) >= now;
+        let tried = self.labels.tried.get(id).map_or(since, |tried| since.max(*tried));
+        if since + SAYS_WITHIN < now && !is_troubled || tried + TRIES_WITHIN < now {
+            let said = &status.readiness;
+            let how = format!("{id} has listened since {since} as {untold:?}, and says {said:?}");
+            self.violated(Invariant::CalledReady, how);
+        }
+    }
+
     /// A demand replaces another one of the same run and label, or none.
     pub(crate) fn keeps_labels(&mut self, before: Option<&Demand>, after: &Demand) {
         let Some(before) = before.filter(|_| after.labels.len() < KEPT) else { return };
@@ -238,28 +305,36 @@ impl Audit {
         }
     }
 
-    /// A refresh has succeeded. Jobs had been waiting since before it began for these labels, which their
-    /// runs were given. Each label has a machine: at once if nothing fails, and after two refreshes if
-    /// machines die.
-    pub(crate) fn labels_work(&mut self, waiting: &[(MachineLabel, Label)], is_at_once: bool) {
-        let is_unserved = |(own, label): &&(MachineLabel, Label)| {
-            let names = |record: &&Record| {
-                record.run.as_ref() == Some(&label.run)
-                    && record.requested == RequestedLabel::Named(own.clone())
-            };
-            !self.records.values().any(|record| names(&record))
-        };
-        let unserved: BTreeSet<MachineLabel> =
-            waiting.iter().filter(is_unserved).map(|(own, _)| own.clone()).collect();
+    /// A refresh has succeeded, and nothing fails. Jobs had been waiting since before it began for these
+    /// labels, which their runs were given. Each label has a machine.
+    pub(crate) fn labels_work(&mut self, waiting: &[(MachineLabel, Label)]) {
+        let unserved = waiting.iter().find(|(own, label)| self.named(&label.run, own).is_empty());
+        if let Some((own, _)) = unserved {
+            let how = format!("jobs wait for {own}, and no machine has it");
+            self.violated(Invariant::LabelWorks, how);
+        }
+    }
+
+    /// A refresh has succeeded, where machines may die. Jobs had been waiting since before it began for
+    /// these labels, whose machines were gone before. Each label has a machine after the next one.
+    pub(super) fn labels_outlive_machines(&mut self, unserved: &BTreeSet<MachineLabel>) {
         self.labels.unserved.retain(|label, _| unserved.contains(label));
         for own in unserved {
             let refreshes = self.labels.unserved.entry(own.clone()).or_default();
             *refreshes += 1;
-            if is_at_once || *refreshes >= REFRESHES {
-                let how = format!("jobs wait for {own}, and no machine has it");
+            if *refreshes >= REFRESHES {
+                let how = format!("jobs wait for {own}, whose machine is gone");
                 return self.violated(Invariant::LabelWorks, how);
             }
         }
+    }
+
+    /// The machines of the run whose records want this label.
+    pub(super) fn named(&self, run: &RunId, own: &MachineLabel) -> Vec<InstanceId> {
+        let is_named = |record: &&Record| {
+            record.run.as_ref() == Some(run) && record.requested.named() == Some(own)
+        };
+        self.records.values().filter(is_named).map(|record| record.id.clone()).collect()
     }
 
     /// How many machines of the run have this label and can take jobs.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::refresh;
@@ -171,7 +172,7 @@ impl Audit {
         &mut self,
         outcome: &refresh::Outcome,
         (began, now): (Timestamp, Timestamp),
-        waiting: &BTreeSet<Label>,
+        (waiting, waiting_own): (&BTreeSet<Label>, &[(MachineLabel, Label)]),
         machines: &SimulatedMachines,
     ) {
         // Another refresh may be at work for a run, and a warning says what could not be done. One
@@ -201,12 +202,21 @@ impl Audit {
             let notice = machines.condition(id).and_then(|condition| condition.notice_at);
             machines.removed_at(id).or(notice).is_some_and(silent)
         };
+        let is_lost = |id: &InstanceId| gone(id) && !self.is_awaited(id, began);
         let unserved = |label: &&Label| {
             let held = self.held_under(label, now);
-            let is_lost = |id: &InstanceId| gone(id) && !self.is_awaited(id, began);
             self.may_be_rescued(label, began) && held.iter().all(is_lost)
         };
         let unserved: Vec<Label> = waiting.iter().filter(unserved).cloned().collect();
+        let unserved_own = |(own, label): &&(MachineLabel, Label)| {
+            let held = self.held_by(&label.run, now);
+            let named = self.named(&label.run, own);
+            let mut named = named.iter().filter(|id| held.contains(id));
+            self.may_be_rescued(label, began) && named.all(is_lost)
+        };
+        let unserved_own: BTreeSet<MachineLabel> =
+            waiting_own.iter().filter(unserved_own).map(|(own, _)| own.clone()).collect();
+        self.labels_outlive_machines(&unserved_own);
         self.unserved.retain(|label, _| unserved.contains(label));
         for label in unserved {
             let refreshes = self.unserved.entry(label.clone()).or_default();

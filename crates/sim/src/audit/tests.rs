@@ -1,5 +1,6 @@
 mod care;
 mod economy;
+mod labels;
 mod limits;
 mod reruns;
 mod room;

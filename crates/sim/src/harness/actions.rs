@@ -100,6 +100,8 @@ impl Harness {
             }
             Action::Reassign(nth) => self.reassign(nth),
             Action::DeleteRunner(nth) => self.delete_runner(nth),
+            Action::KillListener(nth) => self.kill_listener(nth),
+            Action::StopNotes(nth, span) => self.stop_notes(nth, span),
             Action::CutOff(nth, span) => self.cut_off(nth, span),
             Action::RefuseVersion(span) => self.refuse_version(span),
             Action::ForeignJob(nth) => self.queue_foreign_job(nth),

@@ -163,12 +163,14 @@ impl Harness {
     fn attended(&self, outcome: &refresh::Outcome, (began, now): (Timestamp, Timestamp)) {
         let machines = self.world.machines();
         let waiting = machines.waiting_since(began);
+        let waiting_own = self.waiting_for_own(&machines, began);
         let has_no_job = |label: &&Label| !machines.has_jobs(&label.run);
         if let Some(label) = outcome.stranded.iter().find(has_no_job) {
             let how = format!("a refresh says that jobs of {label} wait, which has none");
             self.world.audit().violated(Invariant::TrueReport, how);
         }
-        self.world.audit().refresh_attends(outcome, (began, now), &waiting, &machines);
+        let waiting = (&waiting, waiting_own.as_slice());
+        self.world.audit().refresh_attends(outcome, (began, now), waiting, &machines);
         self.world.audit().refresh_sees_silence(outcome, (began, now), &machines);
     }
 

@@ -13,8 +13,8 @@ use crate::audit::Listed;
 use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, digest, timestamp};
 use crate::plan::SECOND;
-use crate::process_ports::{demand_of, status_of};
-use crate::simulated_machines::{HOOK_WAITS, Hooked};
+use crate::process_ports::{TOO_MANY_REQUESTS, demand_of, has_a_job, status_of};
+use crate::simulated_machines::{HOOK_WAITS, Hooked, SimulatedMachines};
 use crate::world::at_once;
 
 /// The run whose jobs name labels of machines that it was not given.
@@ -119,6 +119,22 @@ impl Harness {
         }
     }
 
+    pub(super) fn kill_listener(&mut self, nth: usize) {
+        let Some(id) = self.nth_seat(nth) else { return };
+        self.kernel.count(Fault::RunnerDies);
+        let now = self.kernel.now();
+        self.world.machines().trouble(&id, now + TROUBLE);
+        self.world.machines().kill_listener(&id, now);
+    }
+
+    pub(super) fn stop_notes(&mut self, nth: usize, span: Micros) {
+        let Some(id) = self.nth_seat(nth) else { return };
+        self.kernel.count(Fault::NotesStop);
+        let until = self.kernel.now() + span;
+        self.world.machines().stop_notes(&id, until);
+        self.world.machines().trouble(&id, until + TROUBLE);
+    }
+
     pub(super) fn cut_off(&mut self, nth: usize, span: Micros) {
         let Some(id) = self.nth(nth) else { return };
         self.kernel.count(Fault::ForgeUnreachable);
@@ -156,17 +172,21 @@ impl Harness {
         self.queue(seat.map(|seat| seat.label), Label::from(&run), 10 * SECOND);
     }
 
-    /// Checks what a successful refresh has left on the forge's list, and that the labels of runs work.
+    /// Checks what a successful refresh has left on the forge's list, unless it says that the forge limits
+    /// requests.
     pub(super) fn must_unlist(&self, pid: Pid, outcome: &refresh::Outcome, began: Timestamp) {
-        if !outcome.warnings.is_empty() || outcome.failure.is_some() {
+        let is_limited = |warning: &String| warning.contains(TOO_MANY_REQUESTS);
+        if outcome.failure.is_some() || outcome.warnings.iter().any(is_limited) {
             return;
         }
         let now = self.kernel.now();
         let machines = self.world.machines();
         let was = now.saturating_sub(now_since(self.kernel.true_time(), began));
         let free = machines.own_runners_free(was);
-        let free: Vec<_> =
+        let mut free: Vec<_> =
             machines.own_runners_free(now).into_iter().filter(|it| free.contains(it)).collect();
+        // One that had a job in between, so that the forge refused to remove it.
+        free.retain(|(name, ..)| !outcome.warnings.contains(&has_a_job(name)));
         let listed = free.into_iter().map(|(name, instance, number)| Listed {
             gone_since: machines.removed_at(&instance).map(timestamp),
             status: status_of(&self.world, &instance),
@@ -182,17 +202,70 @@ impl Harness {
     /// Checks that jobs which were waiting when a refresh began for labels that their runs were given have
     /// machines.
     pub(super) fn labels_must_work(&self, began: Timestamp, can_be: impl Fn(&RunId) -> bool) {
-        let waiting = self.world.machines().waiting_for_machines_since(began);
+        let mut waiting = self.waiting_for_own(&self.world.machines(), began);
+        waiting.retain(|(_, label)| can_be(&label.run));
+        self.world.audit().labels_work(&waiting);
+    }
+
+    /// The labels of machines that jobs have been waiting for since before `began`, of those that their runs
+    /// were given, each with the label of the run.
+    pub(super) fn waiting_for_own(
+        &self,
+        machines: &SimulatedMachines,
+        began: Timestamp,
+    ) -> Vec<(MachineLabel, Label)> {
         let is_given = |(own, label): &(MachineLabel, Label)| {
             let demand = demand_of(&self.world, label);
-            can_be(&label.run) && demand.is_some_and(|demand| demand.labels.contains(own))
+            demand.is_some_and(|demand| demand.labels.contains(own))
         };
-        let waiting: Vec<(MachineLabel, Label)> = waiting.into_iter().filter(is_given).collect();
-        self.world.audit().labels_work(&waiting, self.plan.is_clear());
+        machines.waiting_for_machines_since(began).into_iter().filter(is_given).collect()
     }
 }
 
 /// The time between two moments.
 fn now_since(now: Timestamp, began: Timestamp) -> Micros {
     Micros::try_from(now.since(began).as_micros()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ondeck_core::model::failure::{Failure, FailureKind};
+
+    use super::*;
+    use crate::audit::Invariant;
+    use crate::kernel::Kernel;
+    use crate::plan::Plan;
+
+    /// Two refreshes have this outcome, and leave the runner of a machine on the list that is long gone.
+    fn left(outcome: &refresh::Outcome) -> Option<Invariant> {
+        let kernel = Arc::new(Kernel::new(1, false, false));
+        let harness = Harness::new(&Plan::default(), kernel.clone());
+        let id = InstanceId::new("i-1").unwrap();
+        let label = MachineLabel::new(format!("m{}", "4".repeat(32))).unwrap();
+        harness.world.machines().register_own(&id, &label, 4);
+        harness.world.machines().remove(&id, 50 * SECOND);
+        kernel.advance_to(300 * SECOND);
+        for _ in 0..2 {
+            harness.must_unlist(Pid(1), outcome, timestamp(200 * SECOND));
+        }
+        harness.world.audit().violation().map(|violation| violation.invariant)
+    }
+
+    #[test]
+    fn a_refresh_that_warns_of_something_else_removes_runners_nevertheless() {
+        let warns = |warning: &str| {
+            let warnings = vec![warning.to_owned()];
+            left(&refresh::Outcome { warnings, ..refresh::Outcome::default() })
+        };
+        let violated = Some(Invariant::Unlisted);
+        assert_eq!(left(&refresh::Outcome::default()), violated);
+        assert_eq!(warns("1 of 1 idle machines are not registered"), violated);
+        assert_eq!(warns(&has_a_job("i-1-own-40")), violated, "another one has a job");
+        assert_eq!(warns(&has_a_job("i-1-own-4")), None, "the forge refuses to remove it");
+        assert_eq!(warns(TOO_MANY_REQUESTS), None, "the forge limits requests");
+        let failure = Some(Failure::new(FailureKind::Unexpected, "the forge does not answer"));
+        assert_eq!(left(&refresh::Outcome { failure, ..refresh::Outcome::default() }), None);
+    }
 }

@@ -36,6 +36,7 @@ impl Plan {
         let seed = self.seed;
         let kinds = [
             Fault::RunnerDeleted,
+            Fault::NotesStop,
             Fault::ForgeUnreachable,
             Fault::VersionRefused,
             Fault::ForeignJob,
@@ -56,7 +57,16 @@ impl Plan {
                 2 => Action::CutOff(machine, span),
                 3 => Action::RefuseVersion(span / 4),
                 4 | 5 => Action::ForeignJob(machine),
-                _ => continue,
+                _ if at + SECOND >= self.faults_end_at => continue,
+                lapse => {
+                    // The machine loses its registration, or only its listener, and cannot say so.
+                    let lapses = match lapse {
+                        6 => Action::KillListener(machine),
+                        _ => Action::DeleteRunner(machine),
+                    };
+                    self.actions.push((at + SECOND, lapses));
+                    Action::StopNotes(machine, span / 2)
+                }
             };
             self.actions.push((at, action));
         }

@@ -104,7 +104,12 @@ impl AgentStore for ProcessPorts {
                 w.audit().says_that_it_is_interrupted(&id, w.kernel.true_time());
             }
             at_once(w.store.beat(&id, &heartbeat))?;
-            w.audit().beats_ready(&id, &status_of(w, &id), &then, w.kernel.true_time());
+            let (status, true_time) = (status_of(w, &id), w.kernel.true_time());
+            w.audit().beats_ready(&id, &status, &then, true_time);
+            let machines = w.machines();
+            if let (Some(view), Some(condition)) = (machines.view(&id), machines.condition(&id)) {
+                w.audit().beats_listening(&id, &status, &view, condition, true_time);
+            }
             Ok(())
         };
         self.ask("store", "beat", String::new, beat).await
@@ -131,12 +136,26 @@ impl AgentStore for ProcessPorts {
 
     async fn note_readiness(&self, id: &InstanceId, note: &ReadinessNote) -> PortResult<bool> {
         let (id, note, shown) = (id.clone(), note.clone(), note.clone());
+        self.world.audit().tries_to_say(&id, self.world.kernel.true_time());
         let write = move |w: &World| {
             if w.machines().is_denied(&id, w.kernel.now()) {
                 return Err(denied());
             }
-            at_once(w.store.note_readiness(&id, &note))
+            if !w.machines().has_stopped_notes(&id, w.kernel.now()) {
+                return at_once(w.store.note_readiness(&id, &note));
+            }
+            // Half of them arrive.
+            if note.at.millis().is_multiple_of(2) {
+                at_once(w.store.note_readiness(&id, &note))?;
+            }
+            Err(lost("store"))
         };
-        self.ask("store", "readiness", move || shown.readiness.stored(), write).await
+        let of = self.machine();
+        let noted = self.ask("store", "readiness", move || shown.readiness.stored(), write).await;
+        // The answer may have taken long.
+        if let Some(id) = of {
+            self.world.audit().tries_to_say(&id, self.world.kernel.true_time());
+        }
+        noted
     }
 }

@@ -16,6 +16,14 @@ use super::{ProcessPorts, SetUpService};
 use crate::faults::Fault;
 use crate::world::{TARGET, credentials};
 
+/// Why a forge that limits requests does not answer.
+pub(crate) const TOO_MANY_REQUESTS: &str = "too many requests";
+
+/// Why the forge does not remove a runner.
+pub(crate) fn has_a_job(runner: &str) -> String {
+    format!("{runner} has a job")
+}
+
 impl ProcessPorts {
     /// The error of a forge that limits requests. If it limits those of this process, it does so from one
     /// of the first on.
@@ -30,7 +38,7 @@ impl ProcessPorts {
         }
         self.world.kernel.count(Fault::ForgeLimits);
         self.world.audit().limits_requests(self.pid);
-        let (reason, hint) = ("too many requests".to_owned(), "wait".to_owned());
+        let (reason, hint) = (TOO_MANY_REQUESTS.to_owned(), "wait".to_owned());
         Some(PortError::Limited { reason, hint, is_over: false })
     }
 }
@@ -87,7 +95,7 @@ impl Forge for ProcessPorts {
                 return Err(limit.clone());
             }
             if !world.machines().remove_runner(&name, world.kernel.now()) {
-                let (reason, hint) = (format!("{name} has a job"), "wait".to_owned());
+                let (reason, hint) = (has_a_job(&name), "wait".to_owned());
                 return Err(PortError::Forge { reason, hint });
             }
             world.audit().note_removed_runner(by, &name);

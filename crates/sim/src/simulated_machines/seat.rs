@@ -18,6 +18,9 @@ pub(crate) const HOOK_WAITS: Micros = 10 * SECOND;
 /// How long the forge may take to notice that a runner is gone, or that its job is.
 const NOTICES_WITHIN: Micros = 90 * SECOND;
 
+/// How long it may say that a runner is online whose machine is gone.
+const ONLINE_WITHIN: Micros = 600 * SECOND;
+
 /// A registration, as the forge lists it.
 #[derive(Debug, Clone)]
 pub(super) struct OwnRunner {
@@ -42,6 +45,7 @@ pub(super) struct Seat {
     /// Until when the forge keeps the session of a listener that was killed.
     session_until: Micros,
     cut_off_until: Micros,
+    notes_stopped_until: Micros,
 }
 
 #[derive(Debug, Clone)]
@@ -83,6 +87,29 @@ impl SimulatedMachines {
     pub(crate) fn reaches_forge(&self, id: &InstanceId, now: Micros) -> bool {
         let is_cut_off = self.machines.get(id).is_none_or(|it| now < it.seat.cut_off_until);
         !is_cut_off && !self.forge_outages.iter().any(|(from, to)| (*from..*to).contains(&now))
+    }
+
+    /// The listener of a machine is killed. It is found dead with the next event. The forge keeps half of
+    /// the sessions for a while.
+    pub(crate) fn kill_listener(&mut self, id: &InstanceId, now: Micros) {
+        let listener = self.machines.get_mut(id).and_then(|it| it.seat.listener.as_mut());
+        if let Some(listener) = listener {
+            listener.dies_at = Some(now);
+            let drawn = digest(&[id, &"session", &now]);
+            let is_kept = drawn.is_multiple_of(2);
+            listener.keeps_session = if is_kept { drawn / 2 % (240 * SECOND) } else { 0 };
+        }
+    }
+
+    /// What the agent of a machine says of its registration is not answered.
+    pub(crate) fn stop_notes(&mut self, id: &InstanceId, until: Micros) {
+        if let Some(machine) = self.machines.get_mut(id) {
+            machine.seat.notes_stopped_until = until;
+        }
+    }
+
+    pub(crate) fn has_stopped_notes(&self, id: &InstanceId, now: Micros) -> bool {
+        self.machines.get(id).is_some_and(|it| now < it.seat.notes_stopped_until)
     }
 
     pub(crate) fn refuse_version(&mut self, until: Micros) {
@@ -173,6 +200,7 @@ impl SimulatedMachines {
         machine.seat.listener = Some(Listener { number, dies_at, keeps_session });
         machine.seat.session_until = 0;
         machine.condition.silent_since = None;
+        machine.condition.listeners += 1;
     }
 
     /// Ends the listener. A job that runs goes on.
@@ -269,8 +297,10 @@ impl SimulatedMachines {
         let (is_busy, listens) = (self.is_busy(id), self.seat_view(id).map(|view| view.number));
         for runner in self.own_runners.iter_mut().filter(|it| Some(it.number) == listens) {
             if runner.instance == *id {
-                let late = digest(&[&runner.name, &now]) % NOTICES_WITHIN;
-                runner.online_until = now + late;
+                let drawn = digest(&[&runner.name, &now]);
+                let late = drawn % NOTICES_WITHIN;
+                let is_long = (drawn / NOTICES_WITHIN).is_multiple_of(3);
+                runner.online_until = now + if is_long { drawn % ONLINE_WITHIN } else { late };
                 runner.busy_until = if is_busy { now + late } else { 0 };
             }
         }

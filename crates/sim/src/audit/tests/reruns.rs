@@ -89,7 +89,7 @@ fn cut_off_jobs_are_re_run_within_four_refreshes() {
                 audit.refresh_begins(Pid(pid), &BTreeMap::new(), second(*begin));
                 let when = (second(*begin), second(begin + 5));
                 let outcome = refresh::Outcome::default();
-                audit.refresh_attends(&outcome, when, &BTreeSet::new(), &machines);
+                audit.refresh_attends(&outcome, when, (&BTreeSet::new(), &[]), &machines);
                 audit.refreshes.remove(&Pid(pid));
                 // The record is gone once the first has noted it.
                 audit.records.clear();

@@ -33,7 +33,7 @@ fn attended(
         for (pid, begin) in begins.iter().enumerate() {
             audit.refresh_begins(Pid(pid), &BTreeMap::new(), second(*begin));
             let when = (second(*begin), second(begin + 10));
-            audit.refresh_attends(&refresh::Outcome::default(), when, &waiting, &machines);
+            audit.refresh_attends(&refresh::Outcome::default(), when, (&waiting, &[]), &machines);
             audit.refreshes.remove(&Pid(pid));
         }
     })
