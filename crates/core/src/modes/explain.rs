@@ -28,6 +28,7 @@ use crate::model::signal::AgentStatus;
 use crate::model::summary::ProvisionSummary;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
+use crate::modes::refresh::keep_warm::is_own_run;
 use crate::ports::{Events, History};
 
 /// The most events of one machine that are read.
@@ -166,6 +167,8 @@ async fn run(
     );
     let ((demands, calls, intents), (events, owned, recent)) = join(asked, happened).await;
     let (mut demands, mut calls, events, owned) = (demands?, calls?, events?, owned?.records);
+    // Refresh keeps a lease as the demand of a run of its own, which no call has made.
+    demands.retain(|demand| !is_own_run(&demand.run));
     let others = of_other_labels(&label, &calls, &owned);
     if label.suffix.is_some() {
         demands.retain(|demand| demand.label() == label);
@@ -258,7 +261,8 @@ impl RunStory {
             && self.open_launches.is_empty()
     }
 
-    /// The demands whose call has left no summary: it is still at work, or it was killed.
+    /// The demands without a summary of their call: it is still at work, it was killed, or its summary
+    /// was lost or has been deleted since.
     pub fn unfinished(&self) -> impl Iterator<Item = &Demand> {
         let is_told = |demand: &Demand| {
             let mut calls = self.calls.iter().filter(|call| call.label() == demand.label());

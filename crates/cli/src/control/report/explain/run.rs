@@ -26,8 +26,8 @@ pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
     for demand in story.unfinished() {
         let asked = asked(CallOrigin::Run, &demand.options);
         lines.push(Line::new(demand.at, LineKind::Request, asked));
-        let text = "What this call did is unknown: it has left no summary, so it is still at work or \
-                    was killed before its end.";
+        let text = "What this call did is unknown: no summary of it is stored. It is still at work, it \
+                    was killed, or its summary was lost or has been deleted since.";
         lines.push(Line::new(demand.at, LineKind::Unknown, text));
     }
     for call in &story.calls {
