@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ondeck_standin::{
-    Architecture, AwsFault, AwsFaultRule, Capacity, GroupFault, ProfileFault, SubnetFault,
+    Architecture, AwsFault, AwsFaultRule, Capacity, GroupFault, ProfileFault, Service, SubnetFault,
 };
 use serde_json::{Value, json};
 
@@ -156,6 +156,28 @@ fn a_machine_without_a_record_is_found() {
 }
 
 #[test]
+fn queues_that_do_not_answer_are_named_and_all_else_is_still_checked() {
+    let harness = AwsHarness::with(&["--boot-deadline-sec=10"]);
+    harness.kill_before("register", &["provision", "--run-id=1"]);
+    let [machine] = &harness.machines().into_iter().collect::<Vec<_>>()[..] else { panic!("one") };
+    until("its agent is killed", || harness.gateway.ec2().kill_agent(machine));
+    let throttled = AwsFaultRule::new(AwsFault::Reset).service(Service::Sqs);
+    harness.control.inject(throttled.operation("GetQueueAttributes"));
+    let mut found = Value::Null;
+    until("the orphan is found", || {
+        found = examined(&harness);
+        ids(&found) == ["orphans"]
+    });
+    assert!(unchecked(&found).iter().any(|(what, _)| *what == "queues"), "{found:#}");
+    let checked: Vec<&Value> =
+        found["checked"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
+    assert!(!checked.contains(&&json!("queues")), "{found:#}");
+    for what in ["records", "heartbeats", "refresh", "machines against records"] {
+        assert!(checked.contains(&&json!(what)), "{what}: {found:#}");
+    }
+}
+
+#[test]
 fn credentials_that_aws_does_not_accept_are_the_only_finding() {
     let harness = AwsHarness::with(&[]);
     let mut command = harness.command(&["doctor", "--json"]);
@@ -278,7 +300,7 @@ fn machines_that_are_silent_late_or_gone_are_found_and_each_once() {
 #[test]
 fn a_store_that_does_not_answer_is_one_finding() {
     let harness = AwsHarness::with(&[]);
-    let reset = AwsFaultRule::new(AwsFault::Reset).service(ondeck_standin::Service::DynamoDb);
+    let reset = AwsFaultRule::new(AwsFault::Reset).service(Service::DynamoDb);
     harness.control.inject(reset);
     assert_finds(&harness, &["store-unreachable"]);
     harness.control.clear_faults();

@@ -27,6 +27,13 @@ impl<T> Told<T> {
         }
     }
 
+    /// Replaces an answer that nothing can be made of, by what that would need.
+    pub(super) fn withhold(&mut self, needs: &str) {
+        if matches!(self, Told::Known(_)) {
+            *self = Told::Untold(needs.to_owned());
+        }
+    }
+
     /// What a missing answer would need.
     pub fn needs(&self) -> Option<&str> {
         match self {

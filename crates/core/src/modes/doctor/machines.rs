@@ -69,6 +69,16 @@ pub(super) fn compare(
     }
 }
 
+/// Lists the checks that cannot be made without records. `machines`: those that the provider has.
+pub(super) fn skip(machines: &Told<Vec<Machine>>, needs: &str, into: &mut Findings) {
+    into.skip(Area::Machines, "records", needs);
+    into.skip(Area::Machines, "heartbeats", needs);
+    into.skip(Area::SetUp, "refresh", needs);
+    if !matches!(machines, Told::Nothing) {
+        into.skip(Area::Machines, "machines against records", machines.needs().unwrap_or(needs));
+    }
+}
+
 /// Adds what status finds wrong, and what the comparison has shown.
 pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findings) {
     into.check(Area::Machines, "records");
