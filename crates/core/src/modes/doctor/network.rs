@@ -10,14 +10,14 @@ use super::provider::Ask;
 const FEW_ADDRESSES: u32 = 8;
 
 /// Adds what is wrong with the network. `through_proxy`: machines send their requests to a proxy, so
-/// they need no route to the internet.
+/// they need no route to the internet, and no group that admits connections by https.
 pub(super) fn judge(facts: &Facts, through_proxy: bool, into: &mut Findings) {
     let mut ask = Ask { into };
     ask.about(Area::Network, "subnets", &facts.subnets, |subnets| of_subnets(subnets).into_iter());
     ask.about(Area::Network, "security groups", &facts.groups, |groups| {
         let networks: BTreeSet<&str> =
             found(&facts.subnets).map(|it| it.network.as_str()).collect();
-        of_groups(groups, &networks).into_iter()
+        of_groups(groups, &networks, through_proxy).into_iter()
     });
     if through_proxy {
         return;
@@ -97,7 +97,11 @@ fn of_routes(subnets: &[(&str, &FoundSubnet)]) -> Vec<Finding> {
     missing.into_iter().chain(private).collect()
 }
 
-fn of_groups(groups: &[SecurityGroup], networks: &BTreeSet<&str>) -> Vec<Finding> {
+fn of_groups(
+    groups: &[SecurityGroup],
+    networks: &BTreeSet<&str>,
+    through_proxy: bool,
+) -> Vec<Finding> {
     let setting = "ondeck refresh --security-group-ids 'GROUP ...'";
     let named = |is_so: &dyn Fn(&Option<FoundGroup>) -> bool| -> Vec<&str> {
         groups.iter().filter(|it| is_so(&it.found)).map(|it| it.id.as_str()).collect()
@@ -125,7 +129,8 @@ fn of_groups(groups: &[SecurityGroup], networks: &BTreeSet<&str>) -> Vec<Finding
     let is_blocking =
         |found: &Option<FoundGroup>| found.as_ref().is_some_and(|it| !it.admits_https);
     let blocking = named(&is_blocking);
-    let blocked = (blocking.len() == groups.len())
+    // Which port and group lead to a proxy is not known.
+    let blocked = (!through_proxy && blocking.len() == groups.len())
         .then(|| {
             let what = "no security group admits connections by https";
             let fix = "allow outgoing TCP to port 443 in one of them";
@@ -249,10 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_proxy_no_route_is_needed() {
+    fn behind_a_proxy_no_route_and_no_connection_by_https_is_needed() {
         let mut facts = healthy();
         first(&mut facts).route = Told::Known(Route::Missing);
         assert_eq!(kinds(&facts, true), []);
+        groups(&mut facts).into_iter().for_each(|group| group.admits_https = false);
+        assert_eq!(kinds(&facts, true), []);
+        groups(&mut facts)[0].open_to_all = vec!["tcp 22".to_owned()];
+        assert_eq!(kinds(&facts, true), [FindingKind::IngressOpen]);
     }
 
     #[test]
