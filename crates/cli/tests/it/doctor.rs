@@ -144,6 +144,7 @@ fn dead_machines_and_machines_without_a_record_are_found() {
         ids(&found) == ["machines-gone"]
     });
     assert_eq!(found["findings"][0]["about"], serde_json::json!([machines[0]]));
+    assert_eq!(found["findings"][0]["fix"], format!("ondeck terminate {}", machines[0]));
     home.ondeck(&["terminate", &machines[0]]).succeeded();
     // It is up, and cannot end by itself.
     signal(agents[&machines[1]], Signal::STOP);

@@ -291,6 +291,8 @@ fn machines_that_are_silent_late_or_gone_are_found_and_each_once() {
     set(&harness, (&record, "RECORD"), "createdAt", "2026-01-01T00:00:00.000Z");
     let found = until_found(&["machines-gone"]);
     assert_eq!(found["findings"][0]["about"], json!([machines[0]]), "gone, and not silent too");
+    let fix = format!("ondeck terminate {} --force", machines[0]);
+    assert_eq!(found["findings"][0]["fix"], fix, "its run owns it");
     harness.ondeck(&["terminate", &machines[0], "--force", "--yes"]).succeeded();
     harness.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
     let found = until_found(&["machines-overdue"]);

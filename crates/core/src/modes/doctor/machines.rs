@@ -10,7 +10,7 @@ use super::provider::Ask;
 use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::machine_label::MachineLabel;
-use crate::model::record::Record;
+use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::modes::status::judgement::{Judgement, Problem, ProblemKind};
@@ -94,13 +94,23 @@ pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findi
     let Compared { gone, orphans } = compared;
     if !gone.is_empty() {
         let what = format!("{} with a live record that the provider does not have", counted(gone));
-        let fix = "ondeck terminate MACHINE; refresh does it at its threshold";
+        let fix = terminate(gone, judgement);
         into.add([Finding::new(FindingKind::MachinesGone, what, fix).about(gone)]);
     }
     if !orphans.is_empty() {
         let what = format!("{} without a live record", counted(orphans));
         into.add([Finding::new(FindingKind::Orphans, what, "ondeck refresh").about(orphans)]);
     }
+}
+
+/// The command that terminates these machines. One that a run may still use is taken from it.
+fn terminate(machines: &[InstanceId], judgement: &Judgement) -> String {
+    let is_free = |record: &Record| record.state == State::Idle && record.ticketed_at.is_some();
+    let mut records = judgement.machines.iter().map(|it| &it.record);
+    let in_use = records.any(|record| machines.contains(&record.id) && !is_free(record));
+    let force = if in_use { " --force" } else { "" };
+    let ids: Vec<&str> = machines.iter().map(InstanceId::as_str).collect();
+    format!("ondeck terminate {}{force}", ids.join(" "))
 }
 
 /// What status has found, but for silent machines that are gone altogether.

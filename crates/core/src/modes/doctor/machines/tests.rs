@@ -3,7 +3,7 @@ use crate::model::credentials::Minted;
 use crate::model::departure::Departure;
 use crate::model::ids::{IntentId, ResourceClass, RunId};
 use crate::model::label::Label;
-use crate::model::record::{Counts, MachineSpec, State};
+use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
 use crate::modes::provision::ProvisionOptions;
