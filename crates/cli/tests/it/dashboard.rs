@@ -204,6 +204,8 @@ fn elsewhere_it_needs_the_token() {
     let cookie = exchanged.header("set-cookie").unwrap();
     assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
+    let again = asked(&address, &page, &[host, ("cookie", cookie)]);
+    assert_eq!((again.status, again.header("location")), (303, Some("/")), "opened again");
     for path in ["/", "/assets/main.js", "/nothing"] {
         let answer = asked(&address, &format!("GET {path} HTTP/1.1"), &[host, ("cookie", cookie)]);
         assert_eq!(answer.status, if path == "/nothing" { 404 } else { 200 });
