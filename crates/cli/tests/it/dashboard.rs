@@ -202,7 +202,7 @@ fn elsewhere_it_needs_the_token() {
     assert_eq!((exchanged.status, exchanged.header("location")), (303, Some("/")));
     assert!(!exchanged.body.contains(TOKEN));
     let cookie = exchanged.header("set-cookie").unwrap();
-    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     let again = asked(&address, &page, &[host, ("cookie", cookie)]);
     assert_eq!((again.status, again.header("location")), (303, Some("/")), "opened again");
