@@ -350,6 +350,7 @@ fn of_machines(of_run: &[MachineOfRun]) -> Vec<Line> {
                 Step::Event { event, .. } => {
                     let alike = groups.iter_mut().find(|(other, _)| is_alike(other, event));
                     match alike {
+                        Some((_, ids)) if ids.last().is_some_and(|id| *id == machine.id.as_str()) => {}
                         Some((_, ids)) => ids.push(machine.id.to_string()),
                         None => groups.push((event, vec![machine.id.to_string()])),
                     }

@@ -437,6 +437,19 @@ fn how_a_run_ended() {
 }
 
 #[test]
+fn a_machine_is_named_once_in_a_line() {
+    let adopted = |at| because(step(at, "renew", State::Running, Some("7"), Some("7")), "adopted");
+    let twice = |name| of_run(name, vec![adopted(5), adopted(5)], None);
+    let told = |machines| {
+        let lines = ExplainReport::of(Story::Run(Box::new(story(Vec::new(), machines)))).timeline;
+        lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+    };
+    assert_eq!(told(vec![twice("i-1")]), ["i-1 got more time: adopted."]);
+    let both = told(vec![twice("i-1"), twice("i-2")]);
+    assert_eq!(both, ["i-1 and i-2 got more time: adopted."]);
+}
+
+#[test]
 fn a_text_from_outside_starts_no_line_of_its_own() {
     let mut call = summary(1);
     call.ending = CallEnding {
