@@ -124,6 +124,11 @@ impl Picture {
         }
     }
 
+    /// What is wrong, in words that are the same as long as the same is wrong.
+    pub(super) fn wrong(&self) -> String {
+        self.summary.as_ref().map(Summary::wrong).unwrap_or_default()
+    }
+
     /// The machines that are shown as live and that a reading does not list: at most [`LOOKED_AT`].
     pub(super) fn absent(&self, judgement: &Judgement) -> Vec<InstanceId> {
         let listed: std::collections::BTreeSet<&str> =

@@ -64,6 +64,32 @@ fn doctor_and_cost_call_aws_when_they_are_asked_and_not_again_for_the_next_page(
 }
 
 #[test]
+fn doctor_is_asked_anew_when_something_else_is_wrong() {
+    let harness = AwsHarness::with(&[
+        "--heartbeat-period-sec=1",
+        "--self-termination-grace-sec=60",
+        "--boot-deadline-sec=600",
+    ]);
+    let machine = harness.provision("1", 1).succeeded().ids().concat();
+    let served = Served::of(&harness);
+    let mut events = Events::of(&served.address);
+    let found = || {
+        let answer = got(&served.address, "/doctor");
+        let examined: Value = serde_json::from_str(&answer.body).unwrap();
+        ids(&examined["doctor"]).concat()
+    };
+    events.until("change", |_| true);
+    assert_eq!(found(), "");
+    until("its agent is killed", || harness.gateway.ec2().kill_agent(&machine));
+    let is_silent = |problem: &Value| problem["kind"] == "silent";
+    events.until("change", |change| {
+        let problems = change["summary"]["problems"].as_array();
+        problems.is_some_and(|problems| problems.iter().any(is_silent))
+    });
+    assert_eq!(found(), "machines-silent", "the answer of before is no longer given");
+}
+
+#[test]
 fn a_store_out_of_reach_is_said_and_the_machines_stay() {
     let harness = AwsHarness::with(&[]);
     let ids = harness.provision("1", 2).succeeded().ids();
