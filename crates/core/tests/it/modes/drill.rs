@@ -33,6 +33,8 @@ enum Fault {
     ClaimedMeanwhile,
     /// Its rollback does nothing.
     CannotRollBack,
+    /// A provision that follows the disturbance dies while it holds a machine.
+    DiesWithAClaim,
     /// Releases fail, and release nothing.
     CannotRelease,
     /// The drill is told to stop when it has killed its machine.
@@ -80,6 +82,9 @@ impl Programs for InProcess<'_> {
         let killed = self.killed.lock().unwrap().clone();
         if let (Fault::HandsOutTheDead, Some(id)) = (self.fault, killed) {
             return Ended { machines: vec![id], ..Ended::default() };
+        }
+        if self.fault == Fault::DiesWithAClaim && self.killed.lock().unwrap().is_some() {
+            return self.cancel(ask, How::Kill).await.ended;
         }
         Self::ended(self.harness.provision(&Self::request(ask)).await)
     }
@@ -265,6 +270,16 @@ async fn each_fault_is_found() {
         assert_eq!(unmet(&outcome), [first], "{defect:?}: {outcome:?}");
         assert_clean(&harness, &outcome);
     }
+}
+
+#[tokio::test]
+async fn a_provision_that_dies_with_a_claim_leaves_none() {
+    let harness = Harness::new().await;
+    harness.idle("i-a", "c5.large").await;
+    harness.idle("i-b", "c5.large").await;
+    let outcome = drill(&harness, Scenario::KillIdle, Fault::DiesWithAClaim, 10).await;
+    assert_eq!(unmet(&outcome)[0], Expectation::NotHandedOut, "{outcome:?}");
+    assert_clean(&harness, &outcome);
 }
 
 #[tokio::test]
