@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{MachineSpec, State};
+use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::modes::doctor::ForgeAccess;
 use ondeck_core::modes::drill::{
@@ -37,6 +38,8 @@ enum Fault {
     DiesWithAClaim,
     /// Releases fail, and release nothing.
     CannotRelease,
+    /// The command that lets the provider interrupt a machine fails.
+    CannotInterrupt,
     /// The drill is told to stop when it has killed its machine.
     Stopped,
 }
@@ -169,7 +172,8 @@ async fn drill(harness: &Harness, scenario: Scenario, fault: Fault, minutes: u64
         scenarios: BTreeSet::from([scenario]),
         class: None,
         may_launch: true,
-        no_interruption: Some("there is no way to".to_owned()),
+        no_interruption: (fault != Fault::CannotInterrupt)
+            .then(|| "there is no way to".to_owned()),
         patience: Duration::from_secs(60 * minutes),
     };
     let forge = ForgeAccess::OfProvider;
@@ -322,6 +326,18 @@ async fn a_drill_that_is_stopped_leaves_no_record_of_the_machine_that_it_killed(
     assert_eq!(outcome.failure().unwrap().kind.exit_code(), 130);
     assert_eq!(harness.record("i-a").unwrap().state, State::Terminated);
     assert!(matches!(verdict(&outcome), Verdict::Incomplete(_)), "{outcome:?}");
+    assert_clean(&harness, &outcome);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_not_interrupted_stays_in_the_pool() {
+    let harness = Harness::new().await;
+    let spot = MachineSpec { usage_class: UsageClass::Spot, ..spec("c5.large") };
+    harness.put_idle("i-a", spot, Duration::from_secs(3600)).await;
+    let outcome = drill(&harness, Scenario::InterruptSpot, Fault::CannotInterrupt, 10).await;
+    let failure = outcome.failure().unwrap();
+    assert!(failure.message.contains("i-a was not interrupted"), "{failure}");
+    assert_eq!((harness.alive(), harness.record("i-a").unwrap().state), (vec!["i-a".to_owned()], State::Idle));
     assert_clean(&harness, &outcome);
 }
 
