@@ -82,8 +82,8 @@ pub struct RunStory {
     pub machines: Vec<MachineOfRun>,
     /// Launches for the run whose outcome is not stored.
     pub open_launches: Vec<Intent>,
-    /// Whether there are earlier events than those that were read.
-    pub is_partial: bool,
+    /// When the first event was that was read, if there are earlier ones.
+    pub unread_before: Option<Timestamp>,
     pub typical: Typical,
 }
 
@@ -176,11 +176,12 @@ async fn run(
     }
     let open_launches = intents?.into_iter().filter(|intent| intent.run == label.run).collect();
     let is_partial = events.is_partial;
+    let unread_before = events.rows.iter().map(|row| row.at).min().filter(|_| is_partial);
     let rows = events.rows.into_iter().filter(|row| !others.contains(&row.instance)).collect();
-    let machines = machines(plane, &label.run, rows, owned, &others).await?;
+    let machines = machines(plane, &label.run, rows, owned, (&others, is_partial)).await?;
     let typical = Typical::of(&recent?, &label.run, settings);
     let now = plane.now();
-    Ok(RunStory { label, now, demands, calls, machines, open_launches, is_partial, typical })
+    Ok(RunStory { label, now, demands, calls, machines, open_launches, unread_before, typical })
 }
 
 /// The machines that are known to have another label than the one that was asked about.
@@ -199,13 +200,14 @@ fn of_other_labels(
     of_calls.chain(of_records.map(|record| record.id.clone())).collect()
 }
 
-/// The machines that have events of the run, or that it owns now, in the order in which it got them.
+/// The machines that have events of the run, or that it owns now, in the order in which it got them, but
+/// for those of `others`. `is_partial`: there are earlier events than these.
 async fn machines(
     plane: &Plane,
     run: &RunId,
     rows: Vec<EventRow>,
     owned: Vec<Record>,
-    others: &BTreeSet<InstanceId>,
+    (others, is_partial): (&BTreeSet<InstanceId>, bool),
 ) -> Result<Vec<MachineOfRun>, Failure> {
     let mut order: Vec<InstanceId> = Vec::new();
     let mut events: BTreeMap<InstanceId, Vec<EventRow>> = BTreeMap::new();
@@ -227,7 +229,7 @@ async fn machines(
     let machines = order.into_iter().map(|id| {
         let record = records.remove(&id);
         let rows = events.remove(&id).unwrap_or_default();
-        let steps = chain::part_of_run(rows, run, record.as_ref());
+        let steps = chain::part_of_run(rows, run, record.as_ref(), is_partial);
         let status = status.remove(&id).unwrap_or_default();
         MachineOfRun { sight: sight::of_claim(&status, &steps), steps, record, status, id }
     });
@@ -269,6 +271,11 @@ impl RunStory {
             calls.any(|call| call.began <= demand.at && demand.at <= call.at)
         };
         self.demands.iter().filter(move |demand| !is_told(demand))
+    }
+
+    /// Whether events of what this call did may exist and were not read.
+    pub fn is_unread(&self, call: &ProvisionSummary) -> bool {
+        self.unread_before.is_some_and(|first| call.began < first)
     }
 
     /// How many machines this call has handed to the run, as far as the events tell.

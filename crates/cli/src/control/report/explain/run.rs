@@ -19,9 +19,9 @@ use super::{INTERRUPTED, Line, LineKind, gap, saw_late, when};
 /// Everything that is known about the run, oldest first. What has no time is at the end.
 pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
     let mut lines = Vec::new();
-    if story.is_partial {
+    if let Some(first) = story.unread_before {
         let text = "The run has earlier events that were not read.";
-        lines.push(Line::new(None, LineKind::Unknown, text));
+        lines.push(Line::new(first, LineKind::Unknown, text));
     }
     for demand in story.unfinished() {
         let asked = asked(CallOrigin::Run, &demand.options);
@@ -282,12 +282,17 @@ fn ending(story: &RunStory, call: &ProvisionSummary) -> Option<(LineKind, String
             if told >= all {
                 return None;
             }
-            let text = format!(
-                "Events tell that {told} of {} were handed to the run. What became of the others is \
-                 unknown, unless it is said below.",
-                machines(all)
-            );
-            (LineKind::Unknown, text)
+            let others = match story.is_unread(call) {
+                true => "Earlier events, which were not read, may tell of the others.",
+                false => "What became of the others is unknown, unless it is said below.",
+            };
+            let all = machines(all);
+            (LineKind::Unknown, format!("Events tell that {told} of {all} were handed to the run. {others}"))
+        }
+        CallResult::HandingOver if story.is_unread(call) => {
+            let text = "The machines were about to be handed to the run. Earlier events, which were not \
+                        read, may tell whether that was done.";
+            (LineKind::Unknown, text.to_owned())
         }
         CallResult::HandingOver if call.origin == CallOrigin::KeepWarm => {
             let text = "No event tells that the machines were handed over. A refresh does that when they \

@@ -256,7 +256,7 @@ fn story(calls: Vec<ProvisionSummary>, machines: Vec<MachineOfRun>) -> RunStory 
         calls,
         machines,
         open_launches: Vec::new(),
-        is_partial: false,
+        unread_before: None,
         typical: Typical::default(),
     }
 }
@@ -447,6 +447,42 @@ fn a_machine_is_named_once_in_a_line() {
     assert_eq!(told(vec![twice("i-1")]), ["i-1 got more time: adopted."]);
     let both = told(vec![twice("i-1"), twice("i-2")]);
     assert_eq!(both, ["i-1 and i-2 got more time: adopted."]);
+}
+
+#[test]
+fn events_that_were_not_read_are_not_called_lost() {
+    let note = |name: &str| MachineNote {
+        machine: id(name),
+        source: "cold".to_owned(),
+        way: None,
+        found_ms: None,
+        owned_ms: 2_000,
+        registered_ms: None,
+        ready_ms: None,
+    };
+    let unread = Gap { from: None, to: Some(State::Running), until: Some(at(40)), is_unread: true };
+    let call = ProvisionSummary { machines: vec![note("i-1"), note("i-2")], ..summary(2) };
+    let told = |machines| {
+        let mut story = story(vec![call.clone()], machines);
+        story.unread_before = Some(at(30));
+        let lines = ExplainReport::of(Story::Run(Box::new(story))).timeline;
+        lines.into_iter().skip(1).map(|line| line.text).collect::<Vec<_>>()
+    };
+    let released = || step(40, "release", State::Idle, None, None);
+    let cut = || of_run("i-1", vec![Step::Gap(unread.clone()), released()], None);
+    let whole = of_run("i-2", vec![step(31, "activate", State::Running, Some("7"), None)], None);
+    let of_run = "The run has earlier events that were not read.";
+    let of_machine = "i-1 has earlier events that were not read.";
+    let handed = "i-2 was ready, and was handed to the run.";
+    let ending = "Events tell that 1 of 2 machines were handed to the run. Earlier events, which were \
+                  not read, may tell of the others.";
+    let lines = told(vec![cut(), whole]);
+    assert!(lines.iter().all(|line| !line.contains("unknown")), "{lines:#?}");
+    for line in [of_run, of_machine, handed, ending] {
+        assert!(lines.iter().any(|it| it == line), "{line}: {lines:#?}");
+    }
+    let none = told(vec![cut()]).join("\n");
+    assert!(none.contains("Earlier events, which were not read, may tell whether"), "{none}");
 }
 
 #[test]
