@@ -25,7 +25,7 @@ use crate::model::machine_label::RunnerLabel;
 use crate::model::record::{EventRow, Record, Unreadable};
 use crate::model::settings::Settings;
 use crate::model::signal::AgentStatus;
-use crate::model::summary::ProvisionSummary;
+use crate::model::summary::{LONGEST_LIST, ProvisionSummary};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::modes::refresh::keep_warm::is_own_run;
@@ -287,8 +287,12 @@ impl RunStory {
                 && row.at >= call.began
                 && until.is_none_or(|until| row.at < until)
         };
+        // The run may have other calls at the same time. A list that is cut does not tell which are which.
+        let is_cut = call.machines.is_empty() || call.machines.len() >= LONGEST_LIST;
+        let is_of_call =
+            |machine: &MachineOfRun| call.machines.iter().any(|note| note.machine == machine.id);
         let is_handed_over = |machine: &&MachineOfRun| {
-            machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
+            (is_cut || is_of_call(machine)) && machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
         };
         self.machines.iter().filter(is_handed_over).count()
     }

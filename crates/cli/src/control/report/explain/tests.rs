@@ -46,6 +46,12 @@ fn told(story: Story) -> String {
     text
 }
 
+/// The sentences of a run, in one line.
+fn told_text(story: RunStory) -> String {
+    let text = told(Story::Run(Box::new(story)));
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn event(seconds: u64, transition: &str, to: State, of: Option<&str>, why: &str) -> EventRow {
     EventRow {
         instance: id("i-1"),
@@ -483,6 +489,32 @@ fn events_that_were_not_read_are_not_called_lost() {
     }
     let none = told(vec![cut()]).join("\n");
     assert!(none.contains("Earlier events, which were not read, may tell whether"), "{none}");
+}
+
+#[test]
+fn a_call_is_not_told_by_the_hand_over_of_another_one() {
+    let note = |name: &str| MachineNote {
+        machine: id(name),
+        source: "cold".to_owned(),
+        way: None,
+        found_ms: None,
+        owned_ms: 2_000,
+        registered_ms: None,
+        ready_ms: None,
+    };
+    let call = |machines: Vec<MachineNote>| ProvisionSummary { machines, ..summary(2) };
+    let handed =
+        |name| of_run(name, vec![step(30, "activate", State::Running, Some("7"), None)], None);
+    let killed = || call(vec![note("i-1"), note("i-2")]);
+    let other = call(vec![note("i-3"), note("i-4")]);
+    let both = story(vec![killed(), other], vec![handed("i-3"), handed("i-4")]);
+    let told: Vec<usize> = both.calls.iter().map(|call| both.handed_over(call)).collect();
+    assert_eq!(told, [0, 2]);
+    let shown = told_text(both);
+    assert!(shown.contains("Whether that was done is unknown: no event tells it."), "{shown}");
+
+    let cut = call((0..12).map(|n| note(&format!("i-{n}"))).collect());
+    assert_eq!(story(Vec::new(), vec![handed("i-13")]).handed_over(&cut), 1, "the list is cut");
 }
 
 #[test]
