@@ -160,9 +160,12 @@ fn search(call: &ProvisionSummary) -> Option<String> {
         return is_new.then(|| text.to_owned());
     }
     if search.tickets == 0 {
-        return Some(
-            "The pool was searched and announced no idle machine of the class.".to_owned(),
-        );
+        let is_held = call.waits.iter().any(|wait| wait.cause == WaitCause::Tickets);
+        let met = match is_held {
+            true => "The pool was searched and gave no ticket: other calls held them.",
+            false => "The pool was searched and announced no idle machine of the class.",
+        };
+        return Some(met.to_owned());
     }
     let unsuitable: usize = search.unsuitable.values().sum();
     let mut met = Vec::new();

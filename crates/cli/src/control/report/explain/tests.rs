@@ -518,6 +518,24 @@ fn a_call_is_not_told_by_the_hand_over_of_another_one() {
 }
 
 #[test]
+fn a_pool_whose_tickets_others_hold_is_not_said_to_be_empty() {
+    let wait = WaitNote {
+        cause: WaitCause::Tickets,
+        why: String::new(),
+        after_ms: 30,
+        took_ms: 5_000,
+    };
+    let search = SearchCounts { asked: true, ..SearchCounts::default() };
+    let told = |waits| {
+        told_text(story(vec![ProvisionSummary { waits, search: search.clone(), ..summary(1) }], Vec::new()))
+    };
+    let (held, empty) = (told(vec![wait]), told(Vec::new()));
+    let (of_held, of_empty) = ("gave no ticket: other calls held them", "announced no idle machine");
+    assert!(held.contains(of_held) && !held.contains(of_empty), "{held}");
+    assert!(empty.contains(of_empty) && !empty.contains(of_held), "{empty}");
+}
+
+#[test]
 fn a_text_from_outside_starts_no_line_of_its_own() {
     let mut call = summary(1);
     call.ending = CallEnding {
