@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::chaos::small_disk::SmallDisk;
 use crate::harness::{Done, Driven, Home, signal, until};
 use crate::json::assert_valid;
+use crate::spend::{away_from_midnight, one_reserves};
 
 /// The exit code of a doctor whose worst finding is a warning, and of one with an error.
 pub(crate) const WARNED: i32 = 20;
@@ -232,6 +233,23 @@ fn a_full_ceiling_is_a_note() {
     home.provision("1", 1).succeeded();
     let answer = assert_finds(&home, &["at-ceiling"]);
     assert_eq!(answer["worst"], "note");
+}
+
+#[test]
+fn money_near_the_cap_is_a_note() {
+    away_from_midnight();
+    let home = Home::with(&["--max-machine-age-min=30", "--max-spend-per-day=50"]);
+    let one = one_reserves(&home);
+    assert_finds(&home, &[]);
+    home.refresh(&[&format!("--max-spend-per-day={}", one * 1.1)]);
+    let answer = assert_finds(&home, &["spend-near-cap"]);
+    assert_eq!(answer["worst"], "note");
+    let status = home.ondeck(&["status", "--json"]).succeeded();
+    assert_valid("status", &status);
+    let problems = status.json()["problems"].clone();
+    assert_eq!(problems[0]["kind"], "spend-near-cap", "{problems}");
+    let text = home.ondeck(&["status"]).succeeded().stdout;
+    assert!(text.contains("four fifths of max-spend-per-day"), "{text}");
 }
 
 #[test]

@@ -124,6 +124,7 @@ fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
         ProblemKind::Overdue => FindingKind::MachinesOverdue,
         ProblemKind::Unready => FindingKind::MachinesUnready,
         ProblemKind::AtCeiling => FindingKind::AtCeiling,
+        ProblemKind::SpendNearCap => FindingKind::SpendNearCap,
         ProblemKind::Unreadable => FindingKind::RecordsUnreadable,
     };
     let is_about = |id: &&InstanceId| kind != FindingKind::MachinesSilent || !gone.contains(id);
