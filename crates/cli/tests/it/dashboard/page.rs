@@ -168,7 +168,7 @@ fn stories_open_by_mouse_and_by_keyboard() {
 #[test]
 fn doctor_examines_and_an_account_is_one_click() {
     let Some(mut browser) = Browser::start() else { return };
-    let home = Home::with(&["--heartbeat-period-sec=1"]);
+    let home = Home::with(&["--heartbeat-period-sec=1", "--retention-min=1500"]);
     let machine = home.provision("19", 1).succeeded().ids().concat();
     let served = Served::of(&home);
     opened(&mut browser, &served);
