@@ -292,7 +292,8 @@ impl RunStory {
         let is_of_call =
             |machine: &MachineOfRun| call.machines.iter().any(|note| note.machine == machine.id);
         let is_handed_over = |machine: &&MachineOfRun| {
-            (is_cut || is_of_call(machine)) && machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
+            (is_cut || is_of_call(machine))
+                && machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
         };
         self.machines.iter().filter(is_handed_over).count()
     }

@@ -316,7 +316,8 @@ fn changes_of_the_program_before_a_restart_are_not_shown_for_later_ones() {
             });
         })",
     );
-    let shown: Vec<&str> = shown.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let shown: Vec<&str> =
+        shown.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     let [first, second, third] = &shown[..] else { panic!("{shown:?}") };
     assert!(first.contains("i-1") && second.contains("i-2"), "{shown:?}");
     assert_ne!(second, third, "each at its own time");

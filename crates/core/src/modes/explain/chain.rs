@@ -106,11 +106,7 @@ pub(super) fn part_of_run(
 
 /// What the events do not tell between the last of them and the record. If there is none, some may exist
 /// that were not read.
-fn gap_before(
-    record: Option<&Record>,
-    last: Option<&EventRow>,
-    is_partial: bool,
-) -> Option<Step> {
+fn gap_before(record: Option<&Record>, last: Option<&EventRow>, is_partial: bool) -> Option<Step> {
     let Some(record) = record else {
         // Records of terminated machines are deleted after a while.
         let is_told = last.is_none_or(|last| last.to == State::Terminated);
@@ -277,8 +273,11 @@ mod tests {
             steps.iter().filter_map(|step| Some(step.gap()?.is_unread)).collect()
         };
         let (beginning_cut, whole) = (&life()[4..], &life()[3..]);
-        assert_eq!((unread(beginning_cut, true), unread(beginning_cut, false)), (vec![true], vec![false]));
-        assert_eq!(unread(whole, true), []);
+        assert_eq!(
+            (unread(beginning_cut, true), unread(beginning_cut, false)),
+            (vec![true], vec![false])
+        );
+        assert_eq!(unread(whole, true), [true; 0]);
         let end_lost = &life()[4..5];
         assert_eq!(unread(end_lost, true), [true, false], "later events were all read");
     }

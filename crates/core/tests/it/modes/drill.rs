@@ -172,8 +172,7 @@ async fn drill(harness: &Harness, scenario: Scenario, fault: Fault, minutes: u64
         scenarios: BTreeSet::from([scenario]),
         class: None,
         may_launch: true,
-        no_interruption: (fault != Fault::CannotInterrupt)
-            .then(|| "there is no way to".to_owned()),
+        no_interruption: (fault != Fault::CannotInterrupt).then(|| "there is no way to".to_owned()),
         patience: Duration::from_secs(60 * minutes),
     };
     let forge = ForgeAccess::OfProvider;
@@ -337,7 +336,10 @@ async fn a_machine_that_was_not_interrupted_stays_in_the_pool() {
     let outcome = drill(&harness, Scenario::InterruptSpot, Fault::CannotInterrupt, 10).await;
     let failure = outcome.failure().unwrap();
     assert!(failure.message.contains("i-a was not interrupted"), "{failure}");
-    assert_eq!((harness.alive(), harness.record("i-a").unwrap().state), (vec!["i-a".to_owned()], State::Idle));
+    assert_eq!(
+        (harness.alive(), harness.record("i-a").unwrap().state),
+        (vec!["i-a".to_owned()], State::Idle)
+    );
     assert_clean(&harness, &outcome);
 }
 

@@ -50,7 +50,11 @@ pub(super) fn problems(
             it.date(),
             it.cap
         );
-        of_pool(ProblemKind::SpendNearCap, message, "raise max-spend-per-day, or wait for the next day")
+        of_pool(
+            ProblemKind::SpendNearCap,
+            message,
+            "raise max-spend-per-day, or wait for the next day",
+        )
     });
     let unreadable = (!unreadable.is_empty()).then(|| {
         let message = format!("records that cannot be read: {}", unreadable.len());
@@ -83,7 +87,12 @@ pub(super) fn problems(
         ),
     ];
     let first = closed.into_iter().chain(overdue).chain(unknown);
-    first.chain(of_machines.into_iter().flatten()).chain(full).chain(spend).chain(unreadable).collect()
+    first
+        .chain(of_machines.into_iter().flatten())
+        .chain(full)
+        .chain(spend)
+        .chain(unreadable)
+        .collect()
 }
 
 fn counted(machines: usize) -> String {
