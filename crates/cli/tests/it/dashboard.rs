@@ -124,7 +124,9 @@ fn it_has_metrics_of_the_pool_as_it_is() {
     assert!(matches!(machines[..], [line] if line.ends_with(" 2")), "{}", answer.body);
     home.release("1").succeeded();
     let idle = got(&served.address, "/metrics").body;
-    assert_eq!(idle.lines().find(running), None, "{idle}");
+    assert!(idle.lines().find(running).is_some_and(|line| line.ends_with(" 0")), "{idle}");
+    let of_pool = |text: &str| text.lines().find(|it| it.starts_with("ondeck_idle_machines{")).map(|it| it.ends_with(" 0"));
+    assert_eq!((of_pool(&answer.body), of_pool(&idle)), (Some(true), Some(false)), "{idle}");
 }
 
 #[test]
