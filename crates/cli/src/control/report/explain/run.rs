@@ -290,7 +290,10 @@ fn ending(story: &RunStory, call: &ProvisionSummary) -> Option<(LineKind, String
                 false => "What became of the others is unknown, unless it is said below.",
             };
             let all = machines(all);
-            (LineKind::Unknown, format!("Events tell that {told} of {all} were handed to the run. {others}"))
+            (
+                LineKind::Unknown,
+                format!("Events tell that {told} of {all} were handed to the run. {others}"),
+            )
         }
         CallResult::HandingOver if story.is_unread(call) => {
             let text = "The machines were about to be handed to the run. Earlier events, which were not \
@@ -358,7 +361,8 @@ fn of_machines(of_run: &[MachineOfRun]) -> Vec<Line> {
                 Step::Event { event, .. } => {
                     let alike = groups.iter_mut().find(|(other, _)| is_alike(other, event));
                     match alike {
-                        Some((_, ids)) if ids.last().is_some_and(|id| *id == machine.id.as_str()) => {}
+                        Some((_, ids))
+                            if ids.last().is_some_and(|id| *id == machine.id.as_str()) => {}
                         Some((_, ids)) => ids.push(machine.id.to_string()),
                         None => groups.push((event, vec![machine.id.to_string()])),
                     }

@@ -519,20 +519,38 @@ fn a_call_is_not_told_by_the_hand_over_of_another_one() {
 
 #[test]
 fn a_pool_whose_tickets_others_hold_is_not_said_to_be_empty() {
-    let wait = WaitNote {
-        cause: WaitCause::Tickets,
-        why: String::new(),
-        after_ms: 30,
-        took_ms: 5_000,
-    };
+    let wait =
+        WaitNote { cause: WaitCause::Tickets, why: String::new(), after_ms: 30, took_ms: 5_000 };
     let search = SearchCounts { asked: true, ..SearchCounts::default() };
     let told = |waits| {
-        told_text(story(vec![ProvisionSummary { waits, search: search.clone(), ..summary(1) }], Vec::new()))
+        told_text(story(
+            vec![ProvisionSummary { waits, search: search.clone(), ..summary(1) }],
+            Vec::new(),
+        ))
     };
     let (held, empty) = (told(vec![wait]), told(Vec::new()));
-    let (of_held, of_empty) = ("gave no ticket: other calls held them", "announced no idle machine");
+    let (of_held, of_empty) =
+        ("gave no ticket: other calls held them", "announced no idle machine");
     assert!(held.contains(of_held) && !held.contains(of_empty), "{held}");
     assert!(empty.contains(of_empty) && !empty.contains(of_held), "{empty}");
+}
+
+#[test]
+fn long_names_and_wide_characters_fit_the_terminal() {
+    let role =
+        "arn:aws:sts::111122223333:assumed-role/AWSReservedSSO_ondeck-steward_0123456789abcdef";
+    let why =
+        format!("drained by {role}/alice@example.com: ディスクが古いので交換します、明日までに");
+    let steps = vec![because(step(1, "drain", State::Idle, None, None), &why)];
+    let report = ExplainReport::of(Story::Machine(Box::new(machine(None, steps))));
+    for columns in [40, 60, 80] {
+        let text = layout::text(&report, Some(columns));
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let widest = text.lines().map(crate::control::report::status::width).max();
+        assert!(widest <= Some(columns), "{columns}:\n{text}");
+        let joined: String = text.split_whitespace().collect();
+        assert!(joined.contains("alice@example.com") && joined.contains("明日までに"), "{text}");
+    }
 }
 
 #[test]
