@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::facts::{Disk, Facts, FoundImage, Image, Profile, Quota, Told};
 use super::finding::{Area, Finding, FindingKind, Findings, Severity};
 use crate::model::ids::ResourceClass;
+use crate::model::min_idle::Minimum;
 use crate::model::requirements::UsageClass;
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
@@ -132,8 +133,11 @@ fn of_quotas(quotas: &[Quota], settings: &Settings, now: Timestamp) -> Vec<Findi
             .filter(|class| size(class) > *cpus)
             .map(ResourceClass::as_str)
             .collect();
-        let kept = settings.min_idle.at(now).into_iter().filter(|it| it.usage == *usage);
-        let kept: u32 = kept.map(|it| it.count.saturating_mul(size(&it.class))).sum();
+        let needed = |it: &Minimum| match it.usage == *usage {
+            true => it.count.saturating_mul(size(&it.class)),
+            false => 0,
+        };
+        let kept = settings.min_idle.most_in_a_week(now, needed);
         let of = match usage {
             UsageClass::Spot => "spot machines",
             UsageClass::OnDemand => "on-demand machines",
@@ -262,6 +266,7 @@ mod tests {
             (64, "large/spot=32", None),
             (64, "large/spot=33", Some(Severity::Error)),
             (64, "large/on-demand=33", None),
+            (64, "Sat 08:00-18:00 large/spot=33", Some(Severity::Error)),
         ] {
             let quota = Quota { name: "spot".to_owned(), usage: UsageClass::Spot, cpus };
             let facts = Facts { quotas: Told::Known(vec![quota]), ..Facts::default() };

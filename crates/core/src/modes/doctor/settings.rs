@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::finding::{Finding, FindingKind, Severity};
+use crate::model::min_idle::Minimum;
 use crate::model::reuse::Reuse;
 use crate::model::settings::{APPLIED_CONFIG, ENFORCED_CONFIG, Settings};
 use crate::model::timestamp::Timestamp;
@@ -12,7 +13,7 @@ use crate::modes::refresh::check_together;
 /// How long GitHub accepts a registration token.
 const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
 
-/// The contradictions of the stored settings at `now`.
+/// The contradictions of the stored settings in the week from `now` on.
 pub(super) fn contradictions(
     stored: &BTreeMap<String, String>,
     settings: &Settings,
@@ -53,14 +54,14 @@ pub(super) fn contradictions(
 /// Minimums, maximums and ages.
 fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let minimums = settings.min_idle.at(now);
-    let kept: u32 = minimums.iter().map(|it| it.count).sum();
+    let kept = settings.min_idle.most_in_a_week(now, |it| it.count);
     if let Some(most) = settings.max_machines.pool.filter(|most| kept > *most) {
         let what = format!("min-idle asks for {kept} machines, and max-machines allows {most}");
         found.push((what, "raise max-machines, or lower min-idle".to_owned()));
     }
     for (class, most) in &settings.max_machines.classes {
-        let kept: u32 = minimums.iter().filter(|it| it.class == *class).map(|it| it.count).sum();
+        let of_class = |it: &Minimum| if it.class == *class { it.count } else { 0 };
+        let kept = settings.min_idle.most_in_a_week(now, of_class);
         if kept > *most {
             let what = format!(
                 "min-idle asks for {kept} machines of class {class}, and max-machines allows {most}"
@@ -125,6 +126,11 @@ mod tests {
             (&[("max-machine-age-min", "10")], "max-machine-age-min (10)"),
             (&[("max-machine-age-min", "60")], ""),
             (&[("created-timeout-sec", "100")], "created-timeout-sec (100) must be more"),
+            (&[("min-idle", "Sat 08:00-18:00 large=3"), ("max-machines", "2")], "asks for 3"),
+            (
+                &[("min-idle", "Mon 08:00-12:00 large=2; Mon 12:00-18:00 xlarge=1"), ("max-machines", "2")],
+                "",
+            ),
             (&[("min-idle", "giant=1")], "min-idle names an unknown class: giant"),
         ];
         for (pairs, expected) in cases {
