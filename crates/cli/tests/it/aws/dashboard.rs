@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::harness::AwsHarness;
 use crate::dashboard::requests::{Events, got};
-use crate::dashboard::{Served, ids_in};
+use crate::dashboard::{SECRETS, Served, assert_tells_no_secret, ids_in};
 use crate::doctor::ids;
 use crate::harness::{Driven, until};
 
@@ -87,6 +87,21 @@ fn doctor_is_asked_anew_when_something_else_is_wrong() {
         problems.is_some_and(|problems| problems.iter().any(is_silent))
     });
     assert_eq!(found(), "machines-silent", "the answer of before is no longer given");
+}
+
+#[test]
+fn no_secret_is_in_an_answer_while_aws_answers_or_does_not() {
+    let harness = AwsHarness::with(&["--pre-runner-script=echo script-secret-1"]);
+    harness.provision("1", 1).succeeded();
+    let served = Served::on(&harness, "127.0.0.1:0", &SECRETS);
+    let mut events = Events::of(&served.address);
+    assert!(!events.until("change", |_| true).to_string().contains("secret"));
+    assert_eq!(assert_tells_no_secret(&served, &[], "1"), [200, 400, 403, 404, 405]);
+    harness.control.inject(AwsFaultRule::new(AwsFault::Reset).service(Service::DynamoDb));
+    let trouble = events.until("trouble", |_| true);
+    assert!(!trouble.to_string().contains("secret"), "{trouble}");
+    let statuses = assert_tells_no_secret(&served, &[], "1");
+    assert!(statuses.iter().any(|status| *status >= 500), "{statuses:?}");
 }
 
 #[test]
