@@ -99,7 +99,7 @@ pub async fn examine(
     let settings = match Settings::from_map(&stored) {
         Ok(settings) => settings,
         Err(invalid) => {
-            let fix = format!("ondeck refresh --{} with a valid value", invalid.name);
+            let fix = format!("ondeck refresh --reset {}", invalid.name);
             findings.add([Finding::new(FindingKind::SettingsUnreadable, invalid.to_string(), fix)]);
             return findings.concluded();
         }
