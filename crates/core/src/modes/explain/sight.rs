@@ -127,7 +127,7 @@ mod tests {
         assert!(!known(&held, &steps), "it tells of a job");
         let label = MachineLabel::new(format!("m{}", "7".repeat(32))).unwrap();
         let online = |status: &mut AgentStatus| {
-            status.report.as_mut().unwrap().machine_label = Some(label.clone())
+            status.report.as_mut().unwrap().machine_label = Some(label.clone());
         };
         assert!(!known(&online, &steps), "it may have been registered before");
         assert!(!known(&|_| {}, &[]), "the claim is lost");
