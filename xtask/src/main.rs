@@ -7,6 +7,7 @@ mod cloud;
 mod commands;
 mod console;
 mod cross;
+mod demo;
 mod docs;
 mod emulators;
 mod error;
@@ -95,6 +96,7 @@ fn check(root: &Path, fix: bool) -> Report {
     for step in commands::lints(fix) {
         report.run(&step, root);
     }
+    report.check("crates of the demo", || demo::check_crates(root));
     cross::check_macos(&mut report, root);
     docs::check_all(&mut report, root);
     report.check("workflows", || files::lint_workflows(root));

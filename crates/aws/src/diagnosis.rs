@@ -145,13 +145,12 @@ impl AwsDiagnosis {
                 Err(needs) => return Told::Untold(needs),
             };
             let quota = &answer.body["Quota"];
-            let (name, value) = (quota["QuotaName"].as_str(), quota["Value"].as_f64());
-            let Some(value) = value else {
+            let Some(value) = quota["Value"].as_f64() else {
                 return Told::Untold(format!("an answer of Service Quotas about {code}"));
             };
-            let name = format!("{} ({code})", name.unwrap_or("vCPUs"));
             // A quota is a whole number, which AWS writes as a decimal.
-            quotas.push(Quota { name, usage, cpus: value.clamp(0.0, f64::from(u32::MAX)) as u32 });
+            let cpus = value.clamp(0.0, f64::from(u32::MAX)) as u32;
+            quotas.push(Quota { code: code.to_owned(), usage, cpus });
         }
         Told::Known(quotas)
     }

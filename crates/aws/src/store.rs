@@ -17,7 +17,7 @@ use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::readiness::ReadinessNote;
 use ondeck_core::model::record::{EventRow, Record, State};
-use ondeck_core::model::settings::{AGENT_KEY_PREFIX, SettingsVersion, version_of};
+use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings, SettingsVersion, version_of};
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::ticket::Ticket;
@@ -433,6 +433,10 @@ impl Store for DynamoStore {
 
 #[async_trait]
 impl History for DynamoStore {
+    fn kept_since(&self, _settings: &Settings, now: Timestamp) -> Timestamp {
+        now.before(events::RETENTION)
+    }
+
     async fn events_of_machine(&self, id: &InstanceId, limit: usize) -> PortResult<Events> {
         events::of_machine(&self.table, id, limit).await
     }

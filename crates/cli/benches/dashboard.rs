@@ -1,14 +1,14 @@
 //! What the dashboard of a large pool costs: 5,000 machines, 50 transitions a second, three pages.
 //!
 //! Prints memory, CPU time and how many of the transitions the pages saw, and fails if a limit is
-//! exceeded. Machines exist in the records only; the program is the built one, and its store a real
+//! exceeded. The memory is that of a program that has also told what the pool cost and what doctor finds. Machines exist in the records only; the program is the built one, and its store a real
 //! file. The first argument is the number of seconds.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 #![expect(clippy::print_stdout, reason = "its figures")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -59,6 +59,7 @@ fn main() {
         std::thread::park_timeout(Duration::from_millis(100));
     }
     let missed = missed(&made);
+    let took = ["/cost?since=30d", "/doctor"].map(|path| dashboard.answered(path));
     let share = 1.0 - missed as f64 / made.len() as f64;
     let memory = dashboard.most_memory_mb();
     let mut delays: Vec<f64> = {
@@ -75,7 +76,8 @@ fn main() {
          memory at the most  {memory:.1} MB (limit {MOST_MEMORY_MB} MB)\n\
          CPU                 {:.1} % of a core (limit {:.0} %)\n\
          transitions seen    {:.2} % (at least {:.0} %)\n\
-         seen after          {:.1} s in the median, {:.1} s for 95 %",
+         seen after          {:.1} s in the median, {:.1} s for 95 %\n\
+         answers             {:.1} s for /cost?since=30d, {:.1} s for /doctor",
         made.len(),
         cpu_share * 100.0,
         MOST_CPU_SHARE * 100.0,
@@ -83,6 +85,8 @@ fn main() {
         LEAST_SEEN * 100.0,
         delay(0.5),
         delay(0.95),
+        took[0],
+        took[1],
     );
     let holds = memory <= MOST_MEMORY_MB && cpu_share <= MOST_CPU_SHARE && share >= LEAST_SEEN;
     drop(dashboard);
@@ -197,6 +201,19 @@ impl Dashboard {
             }
         });
         Page { shown }
+    }
+
+    /// Asks for a path, and returns after how many seconds the answer was there.
+    fn answered(&self, path: &str) -> f64 {
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        began.elapsed().as_secs_f64()
     }
 
     fn most_memory_mb(&self) -> f64 {

@@ -239,6 +239,9 @@ pub trait History: Send + Sync {
         until: Timestamp,
         limit: usize,
     ) -> PortResult<Events>;
+    /// Since when no event and no summary has been deleted, of a pool with these settings. Earlier ones
+    /// may be missing.
+    fn kept_since(&self, settings: &Settings, now: Timestamp) -> Timestamp;
     /// What the calls of provision for this run did, the oldest first. At most the latest `limit`.
     async fn summaries_of_run(
         &self,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use ondeck_core::modes::doctor::facts::{
-    FoundGroup, FoundSubnet, Route, SecurityGroup, Subnet, Told,
+    FoundGroup, FoundSubnet, OpenPort, Route, SecurityGroup, Subnet, Told,
 };
 
 use super::answers::{
@@ -128,7 +128,13 @@ fn found_group(group: &Group) -> FoundGroup {
     FoundGroup {
         network: group.vpc_id.clone(),
         admits_https: egress.any(|rule| rule.covers("tcp", HTTPS)),
-        open_to_all: group.ip_permissions.item.iter().filter(is_open).map(Rule::words).collect(),
+        open_to_all: group
+            .ip_permissions
+            .item
+            .iter()
+            .filter(is_open)
+            .map(Rule::open_port)
+            .collect(),
     }
 }
 
@@ -140,6 +146,21 @@ impl Rule {
             _ => true,
         };
         self.ip_protocol == "-1" || (self.ip_protocol == protocol && has_port)
+    }
+
+    /// What every address may reach by this rule, of one that admits some.
+    fn open_port(&self) -> OpenPort {
+        let mut parts = vec![format!("IpProtocol={}", self.ip_protocol)];
+        if let (Some(from), Some(to)) = (self.from_port, self.to_port) {
+            parts.push(format!("FromPort={from},ToPort={to}"));
+        }
+        if self.ip_ranges.item.iter().any(|it| it.cidr_ip == ANYWHERE) {
+            parts.push(format!("IpRanges=[{{CidrIp={ANYWHERE}}}]"));
+        }
+        if self.ipv6_ranges.item.iter().any(|it| it.cidr_ipv6 == ANYWHERE_IPV6) {
+            parts.push(format!("Ipv6Ranges=[{{CidrIpv6={ANYWHERE_IPV6}}}]"));
+        }
+        OpenPort { words: self.words(), rule: parts.join(",") }
     }
 
     fn words(&self) -> String {
@@ -246,7 +267,18 @@ mod tests {
             (rule("tcp", &ports(22, 22), own), &[]),
             (String::new(), &[]),
         ] {
-            assert_eq!(group(&ingress, "").open_to_all, open, "{ingress}");
+            let found = group(&ingress, "").open_to_all;
+            let words: Vec<&str> = found.iter().map(|it| it.words.as_str()).collect();
+            assert_eq!(words, open, "{ingress}");
+        }
+        for (ingress, expected) in [
+            (
+                rule("tcp", &ports(22, 22), all),
+                "IpProtocol=tcp,FromPort=22,ToPort=22,IpRanges=[{CidrIp=0.0.0.0/0}]",
+            ),
+            (rule("-1", "", all_ipv6), "IpProtocol=-1,Ipv6Ranges=[{CidrIpv6=::/0}]"),
+        ] {
+            assert_eq!(group(&ingress, "").open_to_all[0].rule, expected);
         }
     }
 }

@@ -14,7 +14,7 @@ use ondeck_core::model::ceiling::{
 };
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
 use ondeck_core::model::money::Money;
-use ondeck_core::model::spend::{ReservedSpend, Spend};
+use ondeck_core::model::spend::{ReservedSpend, Spend, SpendSettlement};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
 
@@ -110,8 +110,31 @@ fn condition(reservation: &Reservation, limits: &Limits) -> Condition {
     Condition { text, values }
 }
 
-/// Settles a reservation, unless it has another number of places or another price.
+/// Settles a reservation, unless it has another number of places or another price. Of one whose money was
+/// reserved on another day, only the places are given back.
 pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult<()> {
+    match &settlement.spend {
+        None => settle_as(table, settlement, Refund::None).await.map(drop),
+        Some(money) => {
+            if !settle_as(table, settlement, Refund::OfDay(money)).await? {
+                settle_as(table, settlement, Refund::OfAnotherDay(money)).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What becomes of the money of a settlement.
+enum Refund<'a> {
+    None,
+    /// It is given back, if the count is of its day.
+    OfDay(&'a SpendSettlement),
+    /// It stays reserved, if the count is of another day or has no cap.
+    OfAnotherDay(&'a SpendSettlement),
+}
+
+/// Returns whether the condition held.
+async fn settle_as(table: &Table, settlement: &Settlement, refund: Refund<'_>) -> PortResult<bool> {
     const EFFECT: &str = "SET #reservations.#intent.#count = :to, \
          #reservations.#intent.#settledAt = :at, #reservations.#intent.#machines = :machines, \
          #version = #version + :one, \
@@ -120,8 +143,9 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
     const MONEY: &str = ", #reservations.#intent.#hourly = :hourly, \
          #spend.#committed = #spend.#committed - :money";
     const OF_DAY: &str = " AND #spend.#day = :day AND #reservations.#intent.#hourly = :reserved";
-    let Settlement { intent, class, from, to, machines, at, spend } = settlement;
-    let Some(back) = from.checked_sub(*to) else { return Ok(()) };
+    const OF_ANOTHER_DAY: &str = " AND (attribute_not_exists(#spend.#day) OR #spend.#day <> :day)";
+    let Settlement { intent, class, from, to, machines, at, spend: _ } = settlement;
+    let Some(back) = from.checked_sub(*to) else { return Ok(true) };
     let (mut effect, mut condition) = (EFFECT.to_owned(), CONDITION.to_owned());
     let mut values = vec![
         (":from", number(from)),
@@ -131,15 +155,22 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
         (":machines", machines_value(machines)),
         (":one", number(1)),
     ];
-    if let Some(money) = spend {
-        effect.push_str(MONEY);
-        condition.push_str(OF_DAY);
-        values.extend([
-            (":reserved", number(money.reserved.nanos())),
-            (":hourly", number(money.hourly.nanos())),
-            (":money", number(money.back.nanos())),
-            (":day", text(money.day)),
-        ]);
+    match refund {
+        Refund::None => {}
+        Refund::OfDay(money) => {
+            effect.push_str(MONEY);
+            condition.push_str(OF_DAY);
+            values.extend([
+                (":reserved", number(money.reserved.nanos())),
+                (":hourly", number(money.hourly.nanos())),
+                (":money", number(money.back.nanos())),
+                (":day", text(money.day)),
+            ]);
+        }
+        Refund::OfAnotherDay(money) => {
+            condition.push_str(OF_ANOTHER_DAY);
+            values.push((":day", text(money.day)));
+        }
     }
     let update = table
         .client
@@ -151,9 +182,9 @@ pub(super) async fn settle(table: &Table, settlement: &Settlement) -> PortResult
         .update_expression(effect)
         .condition_expression(condition);
     match table.ask(update.send()).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) => match error.as_service_error() {
-            Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(()),
+            Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(false),
             _ => Err(table.port_error("UpdateItem", &error)),
         },
     }

@@ -23,7 +23,7 @@ const BATCH: usize = 25;
 /// How long an event waits for others to be written with. The answers to writes that were made
 /// together arrive within this, and the mode that made them waits for its agents then.
 const LINGER: Duration = Duration::from_millis(10);
-const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
+pub(super) const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Events that are not written yet.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ async fn reckon(common: &Common) -> Result<CostReport, Failure> {
 }
 
 /// What the pool has cost since a time, by at most `most` events: the account begins later if there are
-/// more.
+/// more, or if earlier ones may have been deleted.
 pub(crate) async fn account(
     plane: &Plane,
     history: &dyn History,
@@ -51,8 +51,8 @@ pub(crate) async fn account(
 ) -> Result<CostReport, Failure> {
     let reading = mode::read(plane, history, since, most).await?;
     let account = mode::account(&reading.events, &reading.records, &prices, &reading.window);
-    let (is_partial, spend) = (reading.is_partial, reading.spend);
-    Ok(CostReport { account, prices, is_partial, spend, backend })
+    let (cut, spend) = (reading.cut, reading.spend);
+    Ok(CostReport { account, prices, cut, spend, backend })
 }
 
 /// The table of the program, or the file that was given in its place.

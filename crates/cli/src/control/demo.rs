@@ -22,6 +22,10 @@ use crate::surroundings::stop_on_signals;
 
 /// Plays the story. Returns 0 if every check passed.
 pub(crate) async fn demo(common: &Common) -> u8 {
+    #[cfg(not(feature = "dashboard"))]
+    if common.given.is_set(&rows::DASHBOARD) {
+        return logging::fail(&page::rebuilt());
+    }
     match play(common).await {
         Ok(()) => 0,
         Err(failure) => logging::fail(&failure),

@@ -96,11 +96,17 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
         let spec = &machine.record.spec;
         let labels =
             [spec.resource_class.as_str(), spec.usage_class.as_str(), machine.group.as_str()];
+        // An alarm on none in a state needs a zero there.
+        for state in LIVE {
+            counts.entry([labels[0], labels[1], state.as_str()]).or_default();
+        }
         *counts.entry(labels).or_default() += 1;
         for mark in machine.marks.iter().map(Mark::as_str) {
             *marks.entry(mark).or_default() += 1;
         }
     }
+    let idle = machines.iter().filter(|machine| machine.group == Group::Idle).count();
+    text.one(t::IDLE_MACHINES, number(idle));
     text.many(t::MACHINES, counts.iter().map(|(labels, count)| (&labels[..], number(*count))));
     let marked = |mark: &str| number(marks.get(mark).copied().unwrap_or_default());
     text.many(t::MARKED_MACHINES, MARKS.iter().map(|mark| (&mark[..], marked(mark[0]))));
@@ -143,6 +149,9 @@ fn pool(text: &mut Exposition, judgement: &Judgement) {
     text.one(t::UNREADABLE, number(unreadable.len()));
 }
 
+/// The states of live machines.
+const LIVE: [Group; 5] =
+    [Group::Created, Group::Claimed, Group::Running, Group::Idle, Group::Preserved];
 /// The words of the marks, which are all shown, so that one that disappears is 0 and not stale.
 const MARKS: [[&str; 1]; 6] =
     [["silent"], ["failed"], ["overdue"], ["unready"], ["retiring"], ["preserved"]];

@@ -1,5 +1,6 @@
 //! `ondeck cost` against what the test knows to be true.
 
+use ondeck_core::model::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 use crate::harness::{Driven, Home};
@@ -114,6 +115,33 @@ fn the_beginning_is_a_span_or_a_date_of_the_last_thirty_days() {
         assert_valid("cost", &done);
     }
     assert_valid("cost", &Home::bare().ondeck(&["cost", "--json"]).exited(3));
+}
+
+#[test]
+fn an_account_begins_where_older_events_may_be_deleted() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    home.release("1").succeeded();
+    // As if refresh had deleted what is older than its retention, an hour.
+    let warned = |arguments: &[&str]| {
+        let done = home.ondeck(&[&["cost", "--json"], arguments].concat()).succeeded();
+        let warned = done.stderr.contains("earlier events are deleted after retention-min");
+        (done.json(), warned)
+    };
+    let (whole, is_warned) = warned(&["--since", "1h"]);
+    assert_eq!((&whole["isPartial"], is_warned), (&json!(false), false), "all of it is kept");
+    let (part, is_warned) = warned(&[]);
+    assert_eq!((&part["isPartial"], is_warned), (&json!(true), true), "of seven days, an hour is");
+    let time = |account: &Value, name: &str| {
+        let text = account[name].as_str().unwrap();
+        Timestamp::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    };
+    let span = time(&part, "until").since(time(&part, "since"));
+    assert_eq!(span.as_secs(), 3_600, "{part:#}");
+    assert_eq!(part["runs"], whole["runs"]);
+    home.refresh(&["--retention-min=0"]);
+    let nothing = self::account(&home, &[]);
+    assert_eq!(nothing["runs"], json!([]));
 }
 
 #[test]

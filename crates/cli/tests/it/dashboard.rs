@@ -124,7 +124,11 @@ fn it_has_metrics_of_the_pool_as_it_is() {
     assert!(matches!(machines[..], [line] if line.ends_with(" 2")), "{}", answer.body);
     home.release("1").succeeded();
     let idle = got(&served.address, "/metrics").body;
-    assert_eq!(idle.lines().find(running), None, "{idle}");
+    assert!(idle.lines().find(running).is_some_and(|line| line.ends_with(" 0")), "{idle}");
+    let of_pool = |text: &str| {
+        text.lines().find(|it| it.starts_with("ondeck_idle_machines{")).map(|it| it.ends_with(" 0"))
+    };
+    assert_eq!((of_pool(&answer.body), of_pool(&idle)), (Some(true), Some(false)), "{idle}");
 }
 
 #[test]
@@ -202,8 +206,10 @@ fn elsewhere_it_needs_the_token() {
     assert_eq!((exchanged.status, exchanged.header("location")), (303, Some("/")));
     assert!(!exchanged.body.contains(TOKEN));
     let cookie = exchanged.header("set-cookie").unwrap();
-    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
+    let again = asked(&address, &page, &[host, ("cookie", cookie)]);
+    assert_eq!((again.status, again.header("location")), (303, Some("/")), "opened again");
     for path in ["/", "/assets/main.js", "/nothing"] {
         let answer = asked(&address, &format!("GET {path} HTTP/1.1"), &[host, ("cookie", cookie)]);
         assert_eq!(answer.status, if path == "/nothing" { 404 } else { 200 });
@@ -256,6 +262,81 @@ fn no_secret_is_in_an_answer() {
     });
     for text in [state.to_string(), update.to_string(), story.body, metrics, doctor, cost] {
         assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+/// Secrets of the program's surroundings, each with the word in it.
+pub(crate) const SECRETS: [(&str, &str); 5] = [
+    ("ONDECK_GITHUB_TOKEN", "ghp_secret-of-github"),
+    ("ONDECK_GITHUB_APP_PRIVATE_KEY", "secret-of-the-app"),
+    ("ONDECK_NOTICE_WEBHOOK", "https://hooks.example/secret-of-notices"),
+    ("AWS_SECRET_ACCESS_KEY", "secret-of-aws"),
+    ("AWS_SESSION_TOKEN", "secret-of-the-session"),
+];
+
+/// Whatever each path answers, with these headers. The statuses are those of a pool that can be read, or
+/// of one that cannot.
+pub(crate) fn assert_tells_no_secret(
+    served: &Served,
+    headers: &[(&str, &str)],
+    run: &str,
+) -> Vec<u16> {
+    let host = ("host", served.address.as_str());
+    let headers = [&[host], headers].concat();
+    let of_run = format!("GET /story?of={run} HTTP/1.1");
+    let lines = [
+        "GET / HTTP/1.1",
+        &of_run,
+        "GET /metrics HTTP/1.1",
+        "GET /doctor HTTP/1.1",
+        "GET /cost?since=24h HTTP/1.1",
+        "GET /cost?since=secre HTTP/1.1",
+        "GET /story?of=none HTTP/1.1",
+        "GET /story HTTP/1.1",
+        "GET /nothing HTTP/1.1",
+        "POST / HTTP/1.1",
+    ];
+    let mut statuses = Vec::new();
+    for line in lines {
+        for headers in
+            [&headers[..], &[("host", "other.example")], &[host, ("authorization", "Bearer no")]]
+        {
+            let answer = asked(&served.address, line, headers);
+            let told = format!("{:?} {}", answer.headers, answer.body);
+            assert!(!told.contains("secret"), "{line}: {told}");
+            statuses.push(answer.status);
+        }
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    statuses
+}
+
+#[test]
+fn no_secret_of_its_surroundings_is_in_an_answer_or_a_failure() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let change = |sql: &str| home.file().execute(sql, []).unwrap();
+    change("REPLACE INTO settings VALUES ('notice-webhook', 'https://hooks.example/secret-2')");
+    let own = ("ONDECK_DASHBOARD_TOKEN", "a-secret-of-the-dashboard-0123");
+    let bearer = format!("Bearer {}", own.1);
+    let behind_token = Served::on(&home, "127.0.0.1:0", &[&SECRETS[..], &[own]].concat());
+    let open = Served::on(&home, "127.0.0.1:0", &SECRETS);
+    let with_token = [("authorization", bearer.as_str())];
+    assert_eq!(
+        assert_tells_no_secret(&behind_token, &with_token, "1"),
+        [200, 400, 401, 403, 404, 405]
+    );
+    let mut events = Events::of(&open.address);
+    assert!(!events.until("change", |_| true).to_string().contains("secret"));
+
+    change("ALTER TABLE instances RENAME TO lost");
+    let trouble = events.until("trouble", |_| true);
+    assert!(!trouble.to_string().contains("secret"), "{trouble}");
+    for (served, headers) in [(&behind_token, &with_token[..]), (&open, &[])] {
+        let statuses = assert_tells_no_secret(served, headers, "1");
+        assert!(statuses.iter().any(|status| *status >= 500), "{statuses:?}");
+        assert!(!served.program.said().replace(own.1, "").contains("secret"), "nor in the log");
     }
 }
 

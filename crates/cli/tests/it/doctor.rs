@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::chaos::small_disk::SmallDisk;
 use crate::harness::{Done, Driven, Home, signal, until};
 use crate::json::assert_valid;
+use crate::spend::{away_from_midnight, one_reserves};
 
 /// The exit code of a doctor whose worst finding is a warning, and of one with an error.
 pub(crate) const WARNED: i32 = 20;
@@ -26,6 +27,10 @@ fn each_finding_is_planted_somewhere() {
         include_str!("machine_labels.rs"),
     ]
     .concat();
+    // A line that asserts an absence plants nothing.
+    let planting =
+        tests.lines().filter(|line| !line.contains("contains(") && !line.contains("assert_ne"));
+    let tests = planting.collect::<String>();
     let left = FindingKind::ALL.iter().map(|kind| kind.as_str());
     let left = left.filter(|id| !tests.contains(&format!("\"{id}\"")));
     assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
@@ -40,7 +45,17 @@ pub(crate) fn ids(answer: &Value) -> Vec<&str> {
     ids
 }
 
-/// The answer of a doctor, whose exit code must be that of its worst finding.
+/// Findings whose cause is outside of the pool: no command of ondeck or of the provider ends it.
+const OUTSIDE: [FindingKind; 5] = [
+    FindingKind::Credentials,
+    FindingKind::StoreRefused,
+    FindingKind::StoreUnreachable,
+    FindingKind::ForgeRefused,
+    FindingKind::DiskFull,
+];
+
+/// The answer of a doctor, whose exit code must be that of its worst finding. Each finding names a command
+/// that fixes it.
 #[track_caller]
 pub(crate) fn answer(done: Done) -> Value {
     assert_valid("doctor", &done);
@@ -51,7 +66,40 @@ pub(crate) fn answer(done: Done) -> Value {
         _ => 0,
     };
     done.exited(code);
+    for finding in answer["findings"].as_array().unwrap() {
+        let (id, fix) = (finding["id"].as_str().unwrap(), finding["fix"].as_str().unwrap());
+        let is_command =
+            ["ondeck ", "aws ", "chmod ", "timedatectl "].iter().any(|it| fix.starts_with(it));
+        assert!(
+            is_command || OUTSIDE.iter().any(|kind| kind.as_str() == id),
+            "{id} is fixed by no command: {fix}"
+        );
+    }
     answer
+}
+
+/// Runs the fix of the only finding, after which there is none, or the runner of a machine that it has
+/// terminated.
+#[track_caller]
+pub(crate) fn assert_fixed(pool: &impl Driven, answer: &Value) {
+    let [finding] = &answer["findings"].as_array().unwrap()[..] else { panic!("{answer:#}") };
+    let fix = finding["fix"].as_str().unwrap();
+    let command = fix.split(" # ").next().unwrap();
+    let words = command.split('\'').enumerate().flat_map(|(n, part)| match n % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    let mut words: Vec<&str> = words.collect();
+    assert_eq!(words.remove(0), "ondeck", "{fix}");
+    if matches!(words[0], "terminate" | "teardown") {
+        words.push("--yes");
+    }
+    pool.ondeck(&words).succeeded();
+    let left = examined(pool);
+    if ids(&left) == ["offline-runners"] && finding["id"] != "offline-runners" {
+        return assert_fixed(pool, &left);
+    }
+    assert_eq!(ids(&left), [""; 0], "{fix}: {left:#}");
 }
 
 #[track_caller]
@@ -99,9 +147,7 @@ fn a_pool_that_is_not_set_up_is_the_only_finding() {
 #[test]
 fn settings_that_were_damaged_or_exclude_each_other_are_found() {
     let home = Home::with(&["--reuse=never", "--max-runs-per-machine=5"]);
-    assert_finds(&home, &["settings-contradict"]);
-    home.refresh(&["--reset=max-runs-per-machine"]);
-    assert_finds(&home, &[]);
+    assert_fixed(&home, &assert_finds(&home, &["settings-contradict"]));
     let change = |sql: &str| home.file().execute(sql, []).unwrap();
     for (name, value, expected) in [
         ("closed-at", "2026-11-18T12:00:00Z", "pool-closed"),
@@ -117,6 +163,23 @@ fn settings_that_were_damaged_or_exclude_each_other_are_found() {
         }
     }
     assert_finds(&home, &[]);
+    change("REPLACE INTO settings VALUES ('idle-time-sec', 'soon')");
+    assert_fixed(&home, &assert_finds(&home, &["settings-unreadable"]));
+    // As an earlier version has stored them, each with a fix of its own.
+    for (name, value) in [
+        ("max-machines", "2"),
+        ("max-machines", "9 large=2"),
+        ("max-machine-age-min", "1"),
+        ("created-timeout-sec", "30"),
+    ] {
+        change("REPLACE INTO settings VALUES ('min-idle', 'Sat 00:00-00:30 large=3')");
+        change(&format!("REPLACE INTO settings VALUES ('{name}', '{value}')"));
+        let answer = assert_finds(&home, &["settings-contradict"]);
+        let what = answer["findings"][0]["what"].as_str().unwrap();
+        assert!(what.contains(name), "{what}");
+        assert_fixed(&home, &answer);
+        home.refresh(&[&format!("--reset=min-idle,{name}")]);
+    }
 }
 
 #[test]
@@ -125,11 +188,9 @@ fn a_refresh_that_is_overdue_or_has_failed_is_found() {
     let change = |sql: &str| assert_eq!(home.file().execute(sql, []), Ok(1), "{sql}");
     let named = "WHERE name = 'set-up-checked'";
     change(&format!("UPDATE settings SET value = '2026-01-01T00:00:00Z' {named}"));
-    assert_finds(&home, &["refresh-overdue"]);
+    assert_fixed(&home, &assert_finds(&home, &["refresh-overdue"]));
     change(&format!("DELETE FROM settings {named}"));
-    assert_finds(&home, &["refresh-failed"]);
-    home.refresh(&[]);
-    assert_finds(&home, &[]);
+    assert_fixed(&home, &assert_finds(&home, &["refresh-failed"]));
 }
 
 #[test]
@@ -144,7 +205,8 @@ fn dead_machines_and_machines_without_a_record_are_found() {
         ids(&found) == ["machines-gone"]
     });
     assert_eq!(found["findings"][0]["about"], serde_json::json!([machines[0]]));
-    home.ondeck(&["terminate", &machines[0]]).succeeded();
+    assert_eq!(found["findings"][0]["fix"], format!("ondeck terminate {}", machines[0]));
+    assert_fixed(&home, &found);
     // It is up, and cannot end by itself.
     signal(agents[&machines[1]], Signal::STOP);
     let sql = format!("DELETE FROM instances WHERE id = '{}'", machines[1]);
@@ -155,6 +217,7 @@ fn dead_machines_and_machines_without_a_record_are_found() {
     });
     assert_eq!(found["findings"][0]["about"], serde_json::json!([machines[1]]));
     assert_eq!(home.agents().len(), 1, "doctor ends nothing");
+    assert_fixed(&home, &found);
 }
 
 #[test]
@@ -185,6 +248,15 @@ fn machines_that_are_silent_late_or_cannot_serve_are_found() {
     signal(agent, Signal::CONT);
     home.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
     found("machines-overdue");
+    assert_fixed(&home, &assert_finds(&home, &["machines-overdue"]));
+    let machine = home.provision("2", 1).succeeded().ids().concat();
+    signal(home.agents()[&machine], Signal::STOP);
+    let mut found = Value::Null;
+    until("it is silent", || {
+        found = examined(&home);
+        ids(&found) == ["machines-silent"]
+    });
+    assert_fixed(&home, &found);
 }
 
 #[test]
@@ -231,6 +303,25 @@ fn a_full_ceiling_is_a_note() {
     home.provision("1", 1).succeeded();
     let answer = assert_finds(&home, &["at-ceiling"]);
     assert_eq!(answer["worst"], "note");
+    assert_fixed(&home, &answer);
+}
+
+#[test]
+fn money_near_the_cap_is_a_note() {
+    away_from_midnight();
+    let home = Home::with(&["--max-machine-age-min=30", "--max-spend-per-day=50"]);
+    let one = one_reserves(&home);
+    assert_finds(&home, &[]);
+    home.refresh(&[&format!("--max-spend-per-day={}", one * 1.1)]);
+    let answer = assert_finds(&home, &["spend-near-cap"]);
+    assert_eq!(answer["worst"], "note");
+    let status = home.ondeck(&["status", "--json"]).succeeded();
+    assert_valid("status", &status);
+    let problems = status.json()["summary"]["problems"].clone();
+    assert_eq!(problems[0]["kind"], "spend-near-cap", "{problems}");
+    let text = home.ondeck(&["status"]).succeeded().stdout;
+    assert!(text.contains("four fifths of max-spend-per-day"), "{text}");
+    assert_fixed(&home, &answer);
 }
 
 #[test]

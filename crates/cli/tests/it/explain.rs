@@ -44,7 +44,7 @@ pub(crate) fn kill_provision_before(pool: &impl Driven, call: &str, run: &str, c
     held.kill();
 }
 
-pub(crate) const NO_SUMMARY: &str = "What this call did is unknown: it has left no summary";
+pub(crate) const NO_SUMMARY: &str = "What this call did is unknown: no summary of it is stored";
 const ABOUT_TO: &str = "about to be handed to the run. Whether that was done is unknown";
 
 #[test]
@@ -85,7 +85,7 @@ fn between_intent_and_launch_and_between_launch_and_register() {
 /// What the story of a call that was killed at its hand-over tells of its summary. That is written beside
 /// the hand-over, so the kill may have lost it.
 fn summarised<'a>(story: &str, summary: &'a [&'a str]) -> &'a [&'a str] {
-    const LOST: [&str; 1] = ["What this call did is unknown: it has left no summary"];
+    const LOST: [&str; 1] = [NO_SUMMARY];
     if story.contains(LOST[0]) { &LOST } else { summary }
 }
 
@@ -294,6 +294,17 @@ fn a_summary_that_is_never_stored_holds_up_nothing_and_the_events_tell_the_rest(
     let story = told(&home, "2");
     let handed = "passed the checks and was handed to the run";
     assert_tells(&story, &["asked for", NO_SUMMARY, "The run claimed", handed, "is running for"]);
+}
+
+#[test]
+fn a_run_whose_summary_refresh_has_deleted_is_not_said_to_be_killed() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    home.release("1").succeeded();
+    home.refresh(&["--retention-min=0"]);
+    let deleted = "It is still at work, it was killed, or its summary was lost or has been deleted";
+    assert_tells(&told(&home, "1"), &["The run asked for 1", NO_SUMMARY, "owns no machine now"]);
+    assert_tells(&told(&home, "1"), &[deleted]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn provision(home: &Home, run: &str, count: u32) -> Done {
 }
 
 /// What one machine reserves that was launched just now, in dollars, in a pool with a wide cap.
-fn one_reserves(home: &Home) -> f64 {
+pub(crate) fn one_reserves(home: &Home) -> f64 {
     provision(home, "first", 1).succeeded();
     amount(&home.refresh(&[]), "reservedUsd")
 }

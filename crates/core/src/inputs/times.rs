@@ -259,6 +259,8 @@ pub struct Contradiction {
     problem: String,
     /// What to do about it, in terms of the flags.
     pub hint: String,
+    /// An input, and a value with which it takes no part in this contradiction.
+    pub remedy: (&'static str, u64),
 }
 
 impl std::fmt::Display for Contradiction {
@@ -298,7 +300,9 @@ impl Times {
             shorter.join(" or --"),
         );
         let inputs = std::iter::once(*longer).chain(shorter.iter().copied()).collect();
-        Some(Contradiction { inputs, problem, hint })
+        let unit = if longer.ends_with("-min") { 60 } else { 1 };
+        let remedy = (*longer, least.as_secs() / unit + 1);
+        Some(Contradiction { inputs, problem, hint, remedy })
     }
 
     fn heartbeat_contradiction(&self) -> Option<Contradiction> {
@@ -311,6 +315,7 @@ impl Times {
                 LONGEST_PERIOD.as_secs(),
             ),
             hint: format!("give --{INPUT} from 1 to {}", LONGEST_PERIOD.as_secs()),
+            remedy: (INPUT, LONGEST_PERIOD.as_secs()),
         })
     }
 

@@ -228,15 +228,17 @@ impl MachineCount {
     }
 
     /// The count after a settlement; `None` if it has no effect, because the reservation is gone, or has
-    /// another number of places or another price, or because its money was reserved on another day.
+    /// another number of places or another price. Money that was reserved on another day stays reserved,
+    /// until refresh counts.
     #[must_use]
     pub fn settle(mut self, settlement: &Settlement) -> Option<MachineCount> {
         let reserved = self.reservations.get_mut(&settlement.intent)?;
         if reserved.count != settlement.from || settlement.to > settlement.from {
             return None;
         }
-        if let Some(money) = &settlement.spend {
-            let of_day = self.spend.as_mut().filter(|spend| spend.day == money.day)?;
+        if let Some(money) = &settlement.spend
+            && let Some(of_day) = self.spend.as_mut().filter(|spend| spend.day == money.day)
+        {
             let cost = reserved.spend.as_mut().filter(|cost| cost.hourly == money.reserved)?;
             cost.hourly = money.hourly;
             of_day.committed = of_day.committed - money.back;

@@ -90,24 +90,38 @@ impl MinIdle {
     /// How many machine-hours the minimums ask for in the week that begins at `from`, by class.
     /// Classes without any are left out.
     pub fn machine_hours_a_week(&self, from: Timestamp) -> BTreeMap<ResourceClass, f64> {
+        let mut minutes: BTreeMap<ResourceClass, u64> = BTreeMap::new();
+        for (minimums, length) in self.of_week(from) {
+            for minimum in minimums {
+                *minutes.entry(minimum.class).or_default() += u64::from(minimum.count) * length;
+            }
+        }
+        minutes.retain(|_, minutes| *minutes > 0);
+        minutes.into_iter().map(|(class, minutes)| (class, minutes as f64 / 60.0)).collect()
+    }
+
+    /// The largest sum over the minimums that hold at the same time, of those in the week that begins at
+    /// `from`.
+    pub fn most_in_a_week(&self, from: Timestamp, of: impl Fn(&Minimum) -> u32) -> u32 {
+        let sum = |minimums: &[Minimum]| minimums.iter().map(&of).fold(0, u32::saturating_add);
+        self.of_week(from).map(|(minimums, _)| sum(&minimums)).max().unwrap_or(0)
+    }
+
+    /// The parts of the week that begins at `from`: which minimums hold, and for how many minutes.
+    fn of_week(&self, from: Timestamp) -> impl Iterator<Item = (Vec<Minimum>, u64)> {
         const MINUTE: u64 = 60_000;
         const WEEK: u64 = 7 * 24 * 60;
         // Windows begin and end at whole minutes.
         let first = from.millis() / MINUTE;
         let end = first + WEEK;
         let step = self.step().unwrap_or(WEEK);
-        let mut minutes: BTreeMap<ResourceClass, u64> = BTreeMap::new();
-        let mut minute = first;
-        while minute < end {
-            let next = ((minute / step + 1) * step).min(end);
-            for minimum in self.at(Timestamp::from_millis(minute * MINUTE)) {
-                *minutes.entry(minimum.class).or_default() +=
-                    u64::from(minimum.count) * (next - minute);
-            }
-            minute = next;
-        }
-        minutes.retain(|_, minutes| *minutes > 0);
-        minutes.into_iter().map(|(class, minutes)| (class, minutes as f64 / 60.0)).collect()
+        let next = move |minute: u64| ((minute / step + 1) * step).min(end);
+        let minutes = std::iter::successors(Some(first), move |minute| {
+            Some(next(*minute)).filter(|it| *it < end)
+        });
+        minutes.map(move |minute| {
+            (self.at(Timestamp::from_millis(minute * MINUTE)), next(minute) - minute)
+        })
     }
 
     /// The longest part of an hour, in minutes, at multiples of which every window begins and ends, in

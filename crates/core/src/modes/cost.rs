@@ -35,6 +35,9 @@ pub const MOST_EVENTS: usize = 200_000;
 /// The most events that are read of a machine that was launched before the others are read.
 const EVENTS_OF_OLD: usize = 20_000;
 
+/// How long before an account is made its beginning may have been computed.
+const JUST_ASKED: Duration = Duration::from_secs(60);
+
 /// How many of these machines are asked about at the same time.
 const AT_ONCE: usize = 20;
 
@@ -49,14 +52,23 @@ pub struct Window {
     pub limits: StateLimits,
 }
 
+/// Why earlier events are not in an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// There are more than were read. The account begins with the first one that was.
+    TooMany,
+    /// They may have been deleted.
+    Deleted,
+}
+
 /// What is stored about a time.
 #[derive(Debug, Clone)]
 pub struct HistoryReading {
     pub window: Window,
     pub events: Vec<EventRow>,
     pub records: Vec<Record>,
-    /// Whether there are more events than were read; the window begins with the first one then.
-    pub is_partial: bool,
+    /// Why the window begins later than was asked.
+    pub cut: Option<Cut>,
     /// What is spent and reserved today below `max-spend-per-day`. `None` without a cap, and if refresh
     /// has not counted for it yet or the count cannot be read.
     pub spend: Option<SpendUse>,
@@ -122,12 +134,19 @@ pub async fn read(
     most: usize,
 ) -> Result<HistoryReading, Failure> {
     let settings = plane.settings().await?;
-    let mut window = Window::new(since, plane.now(), &settings);
+    let now = plane.now();
+    let kept = history.kept_since(&settings, now);
+    let mut cut = (kept.since(since) > JUST_ASKED).then_some(Cut::Deleted);
+    let since = if cut.is_some() { kept } else { since };
+    let mut window = Window::new(since, now, &settings);
     let (first, last) = (window.read_since, window.until);
     let found = plane.retried(|| history.events_between(first, last, most)).await?;
     let mut events = found.rows;
     if let Some(oldest) = events.first().filter(|_| found.is_partial) {
-        (window.since, window.read_since) = (window.since.max(oldest.at), oldest.at);
+        if oldest.at > window.since {
+            (window.since, cut) = (oldest.at, Some(Cut::TooMany));
+        }
+        window.read_since = oldest.at;
     }
     let listing = plane.retried(|| plane.store.list(RecordScope::All)).await?;
     let mut records = listing.records;
@@ -144,7 +163,7 @@ pub async fn read(
         events.extend(registered.filter(|row| row.at < window.read_since && is_registration(row)));
     }
     let spend = spend_of_today(plane, &settings).await;
-    Ok(HistoryReading { window, events, records, is_partial: found.is_partial, spend })
+    Ok(HistoryReading { window, events, records, cut, spend })
 }
 
 async fn spend_of_today(plane: &Plane, settings: &Settings) -> Option<SpendUse> {

@@ -99,7 +99,7 @@ pub async fn examine(
     let settings = match Settings::from_map(&stored) {
         Ok(settings) => settings,
         Err(invalid) => {
-            let fix = format!("ondeck refresh --{} with a valid value", invalid.name);
+            let fix = format!("ondeck refresh --reset {}", invalid.name);
             findings.add([Finding::new(FindingKind::SettingsUnreadable, invalid.to_string(), fix)]);
             return findings.concluded();
         }
@@ -149,6 +149,14 @@ struct Known {
 }
 
 impl Known {
+    /// The machines that were judged. Those whose records cannot be read may be live.
+    fn of(judgement: &Judgement) -> Known {
+        let mut known = Known::default();
+        known.add(judgement.machines.iter().map(|it| (&it.record, &it.status)));
+        known.ids.extend(judgement.unreadable.iter().map(|row| row.id.clone()));
+        known
+    }
+
     fn add<'a>(&mut self, machines: impl Iterator<Item = (&'a Record, &'a AgentStatus)>) {
         for (record, status) in machines {
             self.ids.insert(record.id.to_string());
@@ -160,31 +168,46 @@ impl Known {
 
 impl Patient<'_> {
     async fn examine_machines(&self, facts: &Facts, forge: ForgeAccess<'_>, into: &mut Findings) {
-        let (missing, other) = self.queues().await;
-        into.check(Area::SetUp, "queues");
-        into.add(missing);
-        if let Some(error) = other {
-            return into.skip(Area::SetUp, "queues", &error);
-        }
-        let judgement = match self.judgement(!into.findings.iter().any(is_about_queues)).await {
-            Ok(judgement) => judgement,
-            Err(error) => return into.skip(Area::Machines, "records", &error.to_string()),
+        let has_queues = self.examine_queues(into).await;
+        let known = match self.judgement(has_queues).await {
+            Ok(judgement) => {
+                let compared = self.compared(facts, &judgement, into).await;
+                machines::judge(&judgement, &compared, into);
+                Ok(Known::of(&judgement))
+            }
+            Err(error) => {
+                let needs = error.to_string();
+                machines::skip(&facts.machines, &needs, into);
+                Err(needs)
+            }
         };
-        let compared = self.compared(facts, &judgement, into).await;
-        machines::judge(&judgement, &compared, into);
-        let mut known = Known::default();
-        known.add(judgement.machines.iter().map(|it| (&it.record, &it.status)));
-        self.examine_forge(facts, forge, known, &judgement, into).await;
+        self.examine_forge(facts, forge, known, into).await;
     }
 
-    /// The queues that are missing, as one finding; and why others cannot be asked.
+    /// Whether all queues exist and answer.
+    async fn examine_queues(&self, into: &mut Findings) -> bool {
+        let (missing, unanswered) = self.queues().await;
+        let is_complete = missing.is_none() && unanswered.is_none();
+        into.add(missing);
+        match unanswered {
+            Some(error) => into.skip(Area::SetUp, "queues", &error),
+            None => into.check(Area::SetUp, "queues"),
+        }
+        is_complete
+    }
+
+    /// The queues that are missing, as one finding; and why one cannot be asked, after which no other is.
     async fn queues(&self) -> (Option<Finding>, Option<String>) {
         let (mut missing, mut other): (Vec<&ResourceClass>, Option<String>) = (Vec::new(), None);
         for class in self.settings.classes.names() {
             match self.plane.retried(|| self.plane.pool.depth(class)).await {
                 Ok(_) => {}
                 Err(PortError::NotSetUp { .. }) => missing.push(class),
-                Err(error) => other = Some(error.to_string()),
+                // The others are asked of the same service.
+                Err(error) => {
+                    other = Some(error.to_string());
+                    break;
+                }
             }
         }
         let names = missing.iter().map(|class| class.as_str()).collect::<Vec<_>>().join(", ");
@@ -193,7 +216,7 @@ impl Patient<'_> {
         ((!missing.is_empty()).then(|| finding.about(missing)), other)
     }
 
-    /// What status judges. Without all queues only the records are read.
+    /// What status judges. Unless all queues answer, only the records are read.
     async fn judgement(&self, has_queues: bool) -> Result<Judgement, PortError> {
         let asked = Asked { scope: RecordScope::Live, hand_overs: false, retries: true };
         if has_queues && let Ok(reading) = Reading::take(self.plane, asked).await {
@@ -257,35 +280,32 @@ impl Patient<'_> {
         &self,
         facts: &Facts,
         forge: ForgeAccess<'_>,
-        mut known: Known,
-        judgement: &Judgement,
+        known: Result<Known, String>,
         into: &mut Findings,
     ) {
-        let asked;
-        let forge = match forge {
-            ForgeAccess::Open(forge) => {
-                asked = self.ask(forge).await;
-                &asked
-            }
-            ForgeAccess::Closed(needs) => {
-                asked = ForgeFacts::untold(&needs);
-                &asked
-            }
+        let mut forge = match forge {
+            ForgeAccess::Open(forge) => self.ask(forge).await,
+            ForgeAccess::Closed(needs) => ForgeFacts::untold(&needs),
             ForgeAccess::OfProvider => match &facts.forge {
-                Some(forge) => forge,
+                Some(forge) => forge.clone(),
                 None => return,
             },
         };
+        let mut known = known.unwrap_or_else(|needs| {
+            // Without records nothing follows from jobs and runners.
+            forge.runners.withhold(&needs);
+            forge.waiting.withhold(&needs);
+            Known::default()
+        });
         let demands = match forge.waiting.known() {
             Some(waiting) if !waiting.is_empty() => self.demands_of(waiting, &mut known).await,
             _ => Ok(Vec::new()),
         };
-        let demands = match demands {
-            Ok(demands) => demands,
-            Err(error) => return into.skip(Area::Forge, "waiting jobs", &error.to_string()),
-        };
-        known.ids.extend(judgement.unreadable.iter().map(|row| row.id.clone()));
-        machines::judge_forge(forge, &known, &demands, self.now, into);
+        let demands = demands.unwrap_or_else(|error| {
+            forge.waiting.withhold(&error.to_string());
+            Vec::new()
+        });
+        machines::judge_forge(&forge, &known, &demands, self.now, into);
     }
 
     /// What these runs have asked for. Their machines are read again: they may be newer than the list.
@@ -341,8 +361,4 @@ impl Patient<'_> {
         }
         Ok(all)
     }
-}
-
-fn is_about_queues(finding: &Finding) -> bool {
-    finding.kind == FindingKind::QueueMissing
 }

@@ -25,9 +25,10 @@ use crate::model::machine_label::RunnerLabel;
 use crate::model::record::{EventRow, Record, Unreadable};
 use crate::model::settings::Settings;
 use crate::model::signal::AgentStatus;
-use crate::model::summary::ProvisionSummary;
+use crate::model::summary::{LONGEST_LIST, ProvisionSummary};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
+use crate::modes::refresh::keep_warm::is_own_run;
 use crate::ports::{Events, History};
 
 /// The most events of one machine that are read.
@@ -81,8 +82,8 @@ pub struct RunStory {
     pub machines: Vec<MachineOfRun>,
     /// Launches for the run whose outcome is not stored.
     pub open_launches: Vec<Intent>,
-    /// Whether there are earlier events than those that were read.
-    pub is_partial: bool,
+    /// When the first event was that was read, if there are earlier ones.
+    pub unread_before: Option<Timestamp>,
     pub typical: Typical,
 }
 
@@ -166,6 +167,8 @@ async fn run(
     );
     let ((demands, calls, intents), (events, owned, recent)) = join(asked, happened).await;
     let (mut demands, mut calls, events, owned) = (demands?, calls?, events?, owned?.records);
+    // Refresh keeps a lease as the demand of a run of its own, which no call has made.
+    demands.retain(|demand| !is_own_run(&demand.run));
     let others = of_other_labels(&label, &calls, &owned);
     if label.suffix.is_some() {
         demands.retain(|demand| demand.label() == label);
@@ -173,11 +176,12 @@ async fn run(
     }
     let open_launches = intents?.into_iter().filter(|intent| intent.run == label.run).collect();
     let is_partial = events.is_partial;
+    let unread_before = events.rows.iter().map(|row| row.at).min().filter(|_| is_partial);
     let rows = events.rows.into_iter().filter(|row| !others.contains(&row.instance)).collect();
-    let machines = machines(plane, &label.run, rows, owned, &others).await?;
+    let machines = machines(plane, &label.run, rows, owned, (&others, is_partial)).await?;
     let typical = Typical::of(&recent?, &label.run, settings);
     let now = plane.now();
-    Ok(RunStory { label, now, demands, calls, machines, open_launches, is_partial, typical })
+    Ok(RunStory { label, now, demands, calls, machines, open_launches, unread_before, typical })
 }
 
 /// The machines that are known to have another label than the one that was asked about.
@@ -196,13 +200,14 @@ fn of_other_labels(
     of_calls.chain(of_records.map(|record| record.id.clone())).collect()
 }
 
-/// The machines that have events of the run, or that it owns now, in the order in which it got them.
+/// The machines that have events of the run, or that it owns now, in the order in which it got them, but
+/// for those of `others`. `is_partial`: there are earlier events than these.
 async fn machines(
     plane: &Plane,
     run: &RunId,
     rows: Vec<EventRow>,
     owned: Vec<Record>,
-    others: &BTreeSet<InstanceId>,
+    (others, is_partial): (&BTreeSet<InstanceId>, bool),
 ) -> Result<Vec<MachineOfRun>, Failure> {
     let mut order: Vec<InstanceId> = Vec::new();
     let mut events: BTreeMap<InstanceId, Vec<EventRow>> = BTreeMap::new();
@@ -224,7 +229,7 @@ async fn machines(
     let machines = order.into_iter().map(|id| {
         let record = records.remove(&id);
         let rows = events.remove(&id).unwrap_or_default();
-        let steps = chain::part_of_run(rows, run, record.as_ref());
+        let steps = chain::part_of_run(rows, run, record.as_ref(), is_partial);
         let status = status.remove(&id).unwrap_or_default();
         MachineOfRun { sight: sight::of_claim(&status, &steps), steps, record, status, id }
     });
@@ -258,13 +263,19 @@ impl RunStory {
             && self.open_launches.is_empty()
     }
 
-    /// The demands whose call has left no summary: it is still at work, or it was killed.
+    /// The demands without a summary of their call: it is still at work, it was killed, or its summary
+    /// was lost or has been deleted since.
     pub fn unfinished(&self) -> impl Iterator<Item = &Demand> {
         let is_told = |demand: &Demand| {
             let mut calls = self.calls.iter().filter(|call| call.label() == demand.label());
             calls.any(|call| call.began <= demand.at && demand.at <= call.at)
         };
         self.demands.iter().filter(move |demand| !is_told(demand))
+    }
+
+    /// Whether events of what this call did may exist and were not read.
+    pub fn is_unread(&self, call: &ProvisionSummary) -> bool {
+        self.unread_before.is_some_and(|first| call.began < first)
     }
 
     /// How many machines this call has handed to the run, as far as the events tell.
@@ -276,8 +287,13 @@ impl RunStory {
                 && row.at >= call.began
                 && until.is_none_or(|until| row.at < until)
         };
+        // The run may have other calls at the same time. A list that is cut does not tell which are which.
+        let is_cut = call.machines.is_empty() || call.machines.len() >= LONGEST_LIST;
+        let is_of_call =
+            |machine: &MachineOfRun| call.machines.iter().any(|note| note.machine == machine.id);
         let is_handed_over = |machine: &&MachineOfRun| {
-            machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
+            (is_cut || is_of_call(machine))
+                && machine.steps.iter().filter_map(Step::event).any(|(row, _)| is_hand_over(row))
         };
         self.machines.iter().filter(is_handed_over).count()
     }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{EventRow, State, concerning};
+use ondeck_core::model::settings::Settings;
 use ondeck_core::model::summary::ProvisionSummary;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Events, History, PortResult};
@@ -78,6 +79,10 @@ impl LocalStore {
 
 #[async_trait]
 impl History for LocalStore {
+    fn kept_since(&self, settings: &Settings, now: Timestamp) -> Timestamp {
+        now.before(settings.times.retention)
+    }
+
     async fn events_of_machine(&self, id: &InstanceId, limit: usize) -> PortResult<Events> {
         let (id, most) = (id.to_string(), bounded(limit.saturating_add(1)));
         let read = move |connection: &mut Connection| {

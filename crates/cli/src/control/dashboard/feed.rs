@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::{Clock as _, RecordScope};
+use ondeck_core::ports::{Clock as _, Listing, RecordScope};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::picture::{News, Picture};
@@ -77,14 +77,14 @@ async fn look(app: &App, feed: &mut Option<Feed>, pace: Pace) -> Result<(), Fail
         false => feed.reader.read().await?,
     };
     let absent = app.hub.look(|picture| picture.absent(&judgement));
-    let records = match absent.as_slice() {
-        [] => Vec::new(),
-        ids => pool.plane.store.records(ids).await?.records,
+    let found = match absent.as_slice() {
+        [] => Listing::default(),
+        ids => pool.plane.store.records(ids).await?,
     };
     let calls = feed.calls(pool, pace).await;
     let local = app.source.is_local();
     app.hub.change("change", |picture| {
-        picture.learn(News { judgement: &judgement, absent: (&absent, records), calls, local })
+        picture.learn(News { judgement: &judgement, absent: (&absent, found), calls, local })
     });
     Ok(())
 }

@@ -54,15 +54,18 @@ impl Guard {
             return Refused(StatusCode::FORBIDDEN, "other sites may not read this page");
         }
         let Some(token) = &self.token else { return Verdict::Admitted };
-        let mut offered = self.offered(headers);
-        if offered.any(|offered| is_equal(offered.as_bytes(), token.expose().as_bytes())) {
-            return Verdict::Admitted;
-        }
+        // First, so that it leaves the address also if the browser has the cookie already.
         let in_address = (uri.path() == PAGE).then(|| token_of(uri)).flatten();
         if in_address.is_some_and(|text| is_equal(text.as_bytes(), token.expose().as_bytes())) {
             let (name, token) = (&self.cookie, token.expose());
-            let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict");
+            // Not strict: a browser sends no strict cookie when a link in a chat is followed.
+            // `is_same_site` limits other sites to such a link.
+            let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax");
             return Verdict::Exchanged { cookie };
+        }
+        let mut offered = self.offered(headers);
+        if offered.any(|offered| is_equal(offered.as_bytes(), token.expose().as_bytes())) {
+            return Verdict::Admitted;
         }
         Refused(StatusCode::UNAUTHORIZED, "open the address with ?token= that ondeck has printed")
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::record::Record;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::status::judgement::{Group, Judgement};
+use ondeck_core::ports::Listing;
 use serde::Serialize;
 
 use super::wire::{At, Call, Change, Machine, Sample, Summary};
@@ -55,8 +55,8 @@ pub(super) struct Trouble {
 /// What one reading of the pool has found.
 pub(super) struct News<'a> {
     pub(super) judgement: &'a Judgement,
-    /// The machines that were looked at because the reading does not list them, and their records.
-    pub(super) absent: (&'a [InstanceId], Vec<Record>),
+    /// The machines that were looked at because the reading does not list them, and what was found.
+    pub(super) absent: (&'a [InstanceId], Listing),
     /// `None` if they were not read this time.
     pub(super) calls: Option<Vec<Call>>,
     /// Whether the machines are processes of this computer.
@@ -124,6 +124,11 @@ impl Picture {
         }
     }
 
+    /// What is wrong, in words that are the same as long as the same is wrong.
+    pub(super) fn wrong(&self) -> String {
+        self.summary.as_ref().map(Summary::wrong).unwrap_or_default()
+    }
+
     /// The machines that are shown as live and that a reading does not list: at most [`LOOKED_AT`].
     pub(super) fn absent(&self, judgement: &Judgement) -> Vec<InstanceId> {
         let listed: std::collections::BTreeSet<&str> =
@@ -142,18 +147,22 @@ impl Picture {
 
     /// Takes a reading over. Returns what is different.
     pub(super) fn learn(&mut self, news: News<'_>) -> Update {
-        let News { judgement, absent: (looked_at, records), calls, local } = news;
+        let News { judgement, absent: (looked_at, found), calls, local } = news;
         let now = judgement.at;
         let is_first = self.at.replace(now).is_none();
         self.trouble = None;
         let ended = |machine: &&Machine| is_live(machine) || !is_old(machine, now);
         let listed: Vec<Machine> = judgement.machines.iter().map(Machine::of).collect();
-        let without_record = |id: &&InstanceId| !records.iter().any(|record| record.id == **id);
+        // A record that cannot be read does not say that the machine has ended.
+        let is_unreadable =
+            |id: &InstanceId| found.unreadable.iter().any(|row| row.id == id.as_str());
+        let has_record = |id: &InstanceId| found.records.iter().any(|record| record.id == *id);
+        let without_record = |id: &&InstanceId| !has_record(id) && !is_unreadable(id);
         let mut gone: Vec<String> =
             looked_at.iter().filter(without_record).map(ToString::to_string).collect();
         // One that is live was only not listed, and stays as it is shown.
-        let found = records.iter().filter(|record| !record.state.is_live());
-        let found: Vec<Machine> = found.map(Machine::recorded).collect();
+        let ended_since = found.records.iter().filter(|record| !record.state.is_live());
+        let found: Vec<Machine> = ended_since.map(Machine::recorded).collect();
         let (mut set, mut changes) = (Vec::new(), Vec::new());
         for machine in listed.into_iter().chain(found).filter(|machine| ended(&machine)) {
             let before = self.machines.get(&machine.id);

@@ -20,6 +20,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 use super::guard::{Guard, PAGE, Verdict};
 use super::hub::Hub;
 use super::kept::Kept;
+use super::picture::Picture;
 use super::{Source, assets};
 use crate::control::metrics::{Snapshot, prometheus};
 use crate::control::reader::Reader;
@@ -128,8 +129,10 @@ impl App {
                 Some(Route::Story) => self.story(uri.query().unwrap_or_default()).await,
                 Some(Route::Metrics) => self.metrics().await,
                 Some(Route::Doctor) => {
+                    // An answer from before something broke does not count.
+                    let wrong = self.hub.look(Picture::wrong);
                     let examined = self.source.examined();
-                    told(self.examined.answer("", WallClock.steady(), examined).await, JSON)
+                    told(self.examined.answer(&wrong, WallClock.steady(), examined).await, JSON)
                 }
                 Some(Route::Cost) => self.cost(uri.query().unwrap_or_default()).await,
             },

@@ -206,6 +206,12 @@ struct Cost {
 }
 
 impl Summary {
+    /// What is wrong, in words.
+    pub(super) fn wrong(&self) -> String {
+        let words = self.problems.iter().map(|it| format!("{}: {}\n", it.kind, it.message));
+        words.collect()
+    }
+
     pub(super) fn of(judgement: &Judgement, local: bool) -> Summary {
         let summary = &judgement.summary;
         let classes = summary.classes.iter().map(|class| Class {

@@ -53,8 +53,10 @@ macro_rules! metrics {
 
 metrics! {
     Pool {
+    IDLE_MACHINES "ondeck_idle_machines" []
+        "Idle machines of all classes; 0 if there is none";
     MACHINES "ondeck_machines" ["class", "usage", "state"]
-        "Live machines by resource class, purchase option and state";
+        "Live machines by resource class, purchase option and state; 0 in a state only of a class and option that have machines";
     MARKED_MACHINES "ondeck_marked_machines" ["mark"]
         "Live machines that are silent, failed, overdue, unready, retiring or preserved";
     TICKETS "ondeck_pool_tickets" ["class"]

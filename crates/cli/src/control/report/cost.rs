@@ -9,7 +9,7 @@ mod text;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::prices::Prices;
-use ondeck_core::modes::cost::Account;
+use ondeck_core::modes::cost::{Account, Cut};
 use ondeck_core::modes::refresh::SpendUse;
 
 pub(super) use self::json::CostJson;
@@ -26,8 +26,8 @@ use crate::inputs::Backend;
 pub(crate) struct CostReport {
     pub(crate) account: Account,
     pub(crate) prices: Prices,
-    /// Whether the account begins later than was asked, because there were too many events.
-    pub(crate) is_partial: bool,
+    /// Why the account begins later than was asked.
+    pub(crate) cut: Option<Cut>,
     /// What is spent and reserved today; `None` if it is not known, or without `max-spend-per-day`.
     pub(crate) spend: Option<SpendUse>,
     /// Where the machines are.
@@ -57,9 +57,12 @@ impl Report for CostReport {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.is_partial {
-            let since = self.account.since;
-            warnings.push(format!("there are too many events; the account begins at {since}"));
+        if let Some(cut) = self.cut {
+            let why = match cut {
+                Cut::TooMany => "there are too many events",
+                Cut::Deleted => "earlier events are deleted after retention-min",
+            };
+            warnings.push(format!("{why}; the account begins at {}", self.account.since));
         }
         for (instance_type, machines) in &self.account.unpriced {
             warnings.push(match instance_type.as_str() {

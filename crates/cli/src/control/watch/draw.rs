@@ -15,6 +15,7 @@ use crate::control::report::span;
 use crate::control::report::status::machines::MachineTable;
 use crate::control::report::status::summary::{self, Subject, SummaryLine};
 use crate::control::report::status::{Tone, cut, width};
+use crate::control::report::wrapped;
 
 const KEYS: &str =
     "q quit  enter open  e story  / filter  s state  c class  m marks  y copy  ? help";
@@ -178,23 +179,6 @@ fn draw_story(frame: &mut Frame<'_>, view: &mut View, paint: &Paint, from: u16, 
     frame.render_widget(Paragraph::new(lines).scroll((from, 0)), area);
     view.focus = Focus::Story(from);
     view.page = usize::from(area.height);
-}
-
-/// The text in lines of at most so many columns, broken between words where there are some.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one from the beginning");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= columns {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 fn help(paint: &Paint) -> Vec<Line<'static>> {

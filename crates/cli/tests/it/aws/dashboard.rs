@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::harness::AwsHarness;
 use crate::dashboard::requests::{Events, got};
-use crate::dashboard::{Served, ids_in};
+use crate::dashboard::{SECRETS, Served, assert_tells_no_secret, ids_in};
 use crate::doctor::ids;
 use crate::harness::{Driven, until};
 
@@ -61,6 +61,47 @@ fn doctor_and_cost_call_aws_when_they_are_asked_and_not_again_for_the_next_page(
     let examined: Value = serde_json::from_str(&got(&served.address, "/doctor").body).unwrap();
     assert_eq!(ids(&examined["doctor"]), [""; 0], "{examined:#}");
     assert!(examined["doctor"]["caller"].as_str().unwrap().starts_with("arn:aws:"));
+}
+
+#[test]
+fn doctor_is_asked_anew_when_something_else_is_wrong() {
+    let harness = AwsHarness::with(&[
+        "--heartbeat-period-sec=1",
+        "--self-termination-grace-sec=60",
+        "--boot-deadline-sec=600",
+    ]);
+    let machine = harness.provision("1", 1).succeeded().ids().concat();
+    let served = Served::of(&harness);
+    let mut events = Events::of(&served.address);
+    let found = || {
+        let answer = got(&served.address, "/doctor");
+        let examined: Value = serde_json::from_str(&answer.body).unwrap();
+        ids(&examined["doctor"]).concat()
+    };
+    events.until("change", |_| true);
+    assert_eq!(found(), "");
+    until("its agent is killed", || harness.gateway.ec2().kill_agent(&machine));
+    let is_silent = |problem: &Value| problem["kind"] == "silent";
+    events.until("change", |change| {
+        let problems = change["summary"]["problems"].as_array();
+        problems.is_some_and(|problems| problems.iter().any(is_silent))
+    });
+    assert_eq!(found(), "machines-silent", "the answer of before is no longer given");
+}
+
+#[test]
+fn no_secret_is_in_an_answer_while_aws_answers_or_does_not() {
+    let harness = AwsHarness::with(&["--pre-runner-script=echo script-secret-1"]);
+    harness.provision("1", 1).succeeded();
+    let served = Served::on(&harness, "127.0.0.1:0", &SECRETS);
+    let mut events = Events::of(&served.address);
+    assert!(!events.until("change", |_| true).to_string().contains("secret"));
+    assert_eq!(assert_tells_no_secret(&served, &[], "1"), [200, 400, 403, 404, 405]);
+    harness.control.inject(AwsFaultRule::new(AwsFault::Reset).service(Service::DynamoDb));
+    let trouble = events.until("trouble", |_| true);
+    assert!(!trouble.to_string().contains("secret"), "{trouble}");
+    let statuses = assert_tells_no_secret(&served, &[], "1");
+    assert!(statuses.iter().any(|status| *status >= 500), "{statuses:?}");
 }
 
 #[test]

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use ondeck_standin::{
-    Architecture, AwsFault, AwsFaultRule, Capacity, GroupFault, ProfileFault, SubnetFault,
+    Architecture, AwsFault, AwsFaultRule, Capacity, GroupFault, ProfileFault, Service, SubnetFault,
 };
 use serde_json::{Value, json};
 
 use super::direct_requests;
 use super::harness::AwsHarness;
 use super::permissions::policies;
-use crate::doctor::{answer, assert_finds, examined, ids};
+use crate::doctor::{answer, assert_finds, assert_fixed, examined, ids};
 use crate::harness::{Background, Driven, until};
 
 const AMI: &str = "ami-0123456789abcdef0";
@@ -90,6 +90,28 @@ fn each_fault_of_the_network_is_found() {
         ec2.repair();
     }
     assert_finds(&harness, &[]);
+    // A subnet that is not used any more does no harm.
+    for fault in [
+        SubnetFault::Deleted,
+        SubnetFault::Zone("us-east-1b".to_owned()),
+        SubnetFault::FreeAddresses(3),
+        SubnetFault::NoDefaultRoute,
+    ] {
+        ec2.break_subnet("subnet-0a", fault);
+        assert_fixed(&harness, &examined(&harness));
+        ec2.repair();
+        harness.refresh(&["--subnet-ids=subnet-0a subnet-0b"]);
+    }
+}
+
+#[test]
+fn what_leads_elsewhere_than_to_the_internet_is_judged_by_what_machines_use() {
+    let harness = AwsHarness::with(&[]);
+    let ec2 = harness.gateway.ec2();
+    ec2.break_group(GROUP, GroupFault::NoEgress);
+    assert_finds(&harness, &["egress-blocked"]);
+    harness.refresh(&["--https-proxy=http://proxy.internal:3128"]);
+    assert_finds(&harness, &[]);
 }
 
 #[test]
@@ -118,6 +140,14 @@ fn each_fault_of_what_machines_are_launched_with_is_found() {
     let answer = assert_finds(&harness, &["quota-too-small"]);
     let what = answer["findings"][0]["what"].as_str().unwrap();
     assert!(what.ends_with("is too small for 12xlarge, 16xlarge"), "{what}");
+    let fix = answer["findings"][0]["fix"].as_str().unwrap();
+    assert!(fix.ends_with("--quota-code L-1216C47A --desired-value 64"), "{fix}");
+    ec2.set_capacity(Capacity { vcpus: Some(2), ..Capacity::default() });
+    harness.refresh(&["--min-idle=large=2"]);
+    let answer = assert_finds(&harness, &["quota-too-small"]);
+    let what = answer["findings"][0]["what"].as_str().unwrap();
+    assert!(what.starts_with("min-idle needs 4 vCPUs of on-demand machines"), "{what}");
+    harness.refresh(&["--reset=min-idle"]);
     ec2.set_capacity(Capacity::default());
 
     let [template] = &ec2.launch_templates()[..] else { panic!("one template") };
@@ -153,6 +183,28 @@ fn a_machine_without_a_record_is_found() {
     });
     assert_eq!(found["findings"][0]["about"], json!([machine]));
     assert!(harness.machines().contains(machine), "doctor terminates nothing");
+}
+
+#[test]
+fn queues_that_do_not_answer_are_named_and_all_else_is_still_checked() {
+    let harness = AwsHarness::with(&["--boot-deadline-sec=10"]);
+    harness.kill_before("register", &["provision", "--run-id=1"]);
+    let [machine] = &harness.machines().into_iter().collect::<Vec<_>>()[..] else { panic!("one") };
+    until("its agent is killed", || harness.gateway.ec2().kill_agent(machine));
+    let throttled = AwsFaultRule::new(AwsFault::Reset).service(Service::Sqs);
+    harness.control.inject(throttled.operation("GetQueueAttributes"));
+    let mut found = Value::Null;
+    until("the orphan is found", || {
+        found = examined(&harness);
+        ids(&found) == ["orphans"]
+    });
+    assert!(unchecked(&found).iter().any(|(what, _)| *what == "queues"), "{found:#}");
+    let checked: Vec<&Value> =
+        found["checked"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
+    assert!(!checked.contains(&&json!("queues")), "{found:#}");
+    for what in ["records", "heartbeats", "refresh", "machines against records"] {
+        assert!(checked.contains(&&json!(what)), "{what}: {found:#}");
+    }
 }
 
 #[test]
@@ -269,7 +321,9 @@ fn machines_that_are_silent_late_or_gone_are_found_and_each_once() {
     set(&harness, (&record, "RECORD"), "createdAt", "2026-01-01T00:00:00.000Z");
     let found = until_found(&["machines-gone"]);
     assert_eq!(found["findings"][0]["about"], json!([machines[0]]), "gone, and not silent too");
-    harness.ondeck(&["terminate", &machines[0], "--force", "--yes"]).succeeded();
+    let fix = format!("ondeck terminate {} --force", machines[0]);
+    assert_eq!(found["findings"][0]["fix"], fix, "its run owns it");
+    assert_fixed(&harness, &found);
     harness.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
     let found = until_found(&["machines-overdue"]);
     assert_eq!(found["findings"][0]["about"], json!([machines[1]]));
@@ -278,7 +332,7 @@ fn machines_that_are_silent_late_or_gone_are_found_and_each_once() {
 #[test]
 fn a_store_that_does_not_answer_is_one_finding() {
     let harness = AwsHarness::with(&[]);
-    let reset = AwsFaultRule::new(AwsFault::Reset).service(ondeck_standin::Service::DynamoDb);
+    let reset = AwsFaultRule::new(AwsFault::Reset).service(Service::DynamoDb);
     harness.control.inject(reset);
     assert_finds(&harness, &["store-unreachable"]);
     harness.control.clear_faults();

@@ -168,7 +168,7 @@ fn stories_open_by_mouse_and_by_keyboard() {
 #[test]
 fn doctor_examines_and_an_account_is_one_click() {
     let Some(mut browser) = Browser::start() else { return };
-    let home = Home::with(&["--heartbeat-period-sec=1"]);
+    let home = Home::with(&["--heartbeat-period-sec=1", "--retention-min=1500"]);
     let machine = home.provision("19", 1).succeeded().ids().concat();
     let served = Served::of(&home);
     opened(&mut browser, &served);
@@ -296,6 +296,32 @@ fn the_page_goes_on_after_a_restart_of_the_program() {
     browser.until("the page is live", LIVE);
     browser.until("it shows what is so now", &lane_has("idle", 1));
     browser.until("and nothing older", &lane_has("running", 0));
+}
+
+/// Another page may have made the new program count changes before this one is connected again.
+#[test]
+fn changes_of_the_program_before_a_restart_are_not_shown_for_later_ones() {
+    let Some(mut browser) = Browser::start() else { return };
+    let home = Home::with(&[]);
+    let served = Served::of(&home);
+    opened(&mut browser, &served);
+    let shown = browser.value(
+        "import('/assets/changes.js').then(({ Changes }) => {
+            const [body, kind] = [document.createElement('tbody'), { value: '' }];
+            const changes = new Changes(body, kind, () => {});
+            const of = (id, at) => ({ number: 1, at, id, run: '', class: 'large', kind: 'state', from: '', to: 'idle' });
+            return [of('i-1', 1000), of('i-2', 1000), of('i-2', 2000)].map((change) => {
+                changes.draw({ changes: [change], class: '', filter: '' });
+                return body.textContent;
+            });
+        })",
+    );
+    let shown: Vec<&str> =
+        shown.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let [first, second, third] = &shown[..] else { panic!("{shown:?}") };
+    assert!(first.contains("i-1") && second.contains("i-2"), "{shown:?}");
+    assert_ne!(second, third, "each at its own time");
+    assert_sound(&mut browser);
 }
 
 /// What it costs the program is measured by `cargo xtask bench dashboard`.

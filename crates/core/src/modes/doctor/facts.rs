@@ -27,6 +27,13 @@ impl<T> Told<T> {
         }
     }
 
+    /// Replaces an answer that nothing can be made of, by what that would need.
+    pub(super) fn withhold(&mut self, needs: &str) {
+        if matches!(self, Told::Known(_)) {
+            *self = Told::Untold(needs.to_owned());
+        }
+    }
+
     /// What a missing answer would need.
     pub fn needs(&self) -> Option<&str> {
         match self {
@@ -142,15 +149,23 @@ pub struct FoundGroup {
     pub network: String,
     /// Whether it lets machines open connections by https to anything.
     pub admits_https: bool,
-    /// The ports that every address may open connections to, in words.
-    pub open_to_all: Vec<String>,
+    /// What every address may open connections to.
+    pub open_to_all: Vec<OpenPort>,
+}
+
+/// Ports of a security group that every address may open connections to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPort {
+    pub words: String,
+    /// The rule as the provider's command line takes it, to remove it.
+    pub rule: String,
 }
 
 /// How many virtual processors the machines of one purchase option may have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
-    /// As the provider calls it, for a request to raise it.
-    pub name: String,
+    /// As a request to raise it names it.
+    pub code: String,
     pub usage: UsageClass,
     pub cpus: u32,
 }

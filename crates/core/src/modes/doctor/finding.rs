@@ -316,6 +316,8 @@ kinds! {
         "a run that claims one of them waits until it has registered";
     AtCeiling, "at-ceiling", Note, Machines,
         "further launches are refused with exit code 4";
+    SpendNearCap, "spend-near-cap", Note, Machines,
+        "at the cap further launches are refused with exit code 4";
     Clock, "clock", Warning, Computer,
         "by a wrong clock heartbeats look old, and tokens look expired";
     DiskFull, "disk-full", Warning, Computer,

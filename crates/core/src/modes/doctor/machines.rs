@@ -7,13 +7,15 @@ use super::Known;
 use super::facts::{ForgeFacts, Software, Told};
 use super::finding::{Area, Finding, FindingKind, Findings, Severity};
 use super::provider::Ask;
+use super::settings::raise_ceiling;
+use crate::model::ceiling::MaxMachines;
 use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::machine_label::MachineLabel;
-use crate::model::record::Record;
+use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
-use crate::modes::status::judgement::{Judgement, Problem, ProblemKind};
+use crate::modes::status::judgement::{Ceiling, Judgement, Problem, ProblemKind};
 use crate::ports::{ListedRunner, Machine, WaitingJobs};
 
 /// How long after a run has asked for machines its jobs may wait without one. Their records are
@@ -69,13 +71,23 @@ pub(super) fn compare(
     }
 }
 
+/// Lists the checks that cannot be made without records. `machines`: those that the provider has.
+pub(super) fn skip(machines: &Told<Vec<Machine>>, needs: &str, into: &mut Findings) {
+    into.skip(Area::Machines, "records", needs);
+    into.skip(Area::Machines, "heartbeats", needs);
+    into.skip(Area::SetUp, "refresh", needs);
+    if !matches!(machines, Told::Nothing) {
+        into.skip(Area::Machines, "machines against records", machines.needs().unwrap_or(needs));
+    }
+}
+
 /// Adds what status finds wrong, and what the comparison has shown.
 pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findings) {
     into.check(Area::Machines, "records");
     into.check(Area::Machines, "heartbeats");
     into.check(Area::SetUp, "refresh");
     for problem in &judgement.summary.problems {
-        into.add(of_problem(problem, &compared.gone));
+        into.add(of_problem(problem, judgement, &compared.gone));
     }
     let counted = |ids: &[InstanceId]| match ids.len() {
         1 => "1 machine".to_owned(),
@@ -84,7 +96,7 @@ pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findi
     let Compared { gone, orphans } = compared;
     if !gone.is_empty() {
         let what = format!("{} with a live record that the provider does not have", counted(gone));
-        let fix = "ondeck terminate MACHINE; refresh does it at its threshold";
+        let fix = terminate(gone, judgement);
         into.add([Finding::new(FindingKind::MachinesGone, what, fix).about(gone)]);
     }
     if !orphans.is_empty() {
@@ -93,8 +105,18 @@ pub(super) fn judge(judgement: &Judgement, compared: &Compared, into: &mut Findi
     }
 }
 
+/// The command that terminates these machines. One that a run may still use is taken from it.
+fn terminate(machines: &[InstanceId], judgement: &Judgement) -> String {
+    let is_free = |record: &Record| record.state == State::Idle && record.ticketed_at.is_some();
+    let mut records = judgement.machines.iter().map(|it| &it.record);
+    let in_use = records.any(|record| machines.contains(&record.id) && !is_free(record));
+    let force = if in_use { " --force" } else { "" };
+    let ids: Vec<&str> = machines.iter().map(InstanceId::as_str).collect();
+    format!("ondeck terminate {}{force}", ids.join(" "))
+}
+
 /// What status has found, but for silent machines that are gone altogether.
-fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
+fn of_problem(problem: &Problem, judgement: &Judgement, gone: &[InstanceId]) -> Option<Finding> {
     let kind = match problem.kind {
         ProblemKind::Closed => FindingKind::PoolClosed,
         ProblemKind::RefreshOverdue => FindingKind::RefreshOverdue,
@@ -104,10 +126,11 @@ fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
         ProblemKind::Overdue => FindingKind::MachinesOverdue,
         ProblemKind::Unready => FindingKind::MachinesUnready,
         ProblemKind::AtCeiling => FindingKind::AtCeiling,
+        ProblemKind::SpendNearCap => FindingKind::SpendNearCap,
         ProblemKind::Unreadable => FindingKind::RecordsUnreadable,
     };
     let is_about = |id: &&InstanceId| kind != FindingKind::MachinesSilent || !gone.contains(id);
-    let about: Vec<&InstanceId> = problem.machines.iter().filter(is_about).collect();
+    let about: Vec<InstanceId> = problem.machines.iter().filter(is_about).cloned().collect();
     if about.is_empty() && !problem.machines.is_empty() {
         return None;
     }
@@ -115,18 +138,34 @@ fn of_problem(problem: &Problem, gone: &[InstanceId]) -> Option<Finding> {
         true => problem.message.clone(),
         false => format!("{} without a recent heartbeat", about.len()),
     };
-    let fix = match kind {
-        FindingKind::PoolClosed => "ondeck teardown --cancel",
-        FindingKind::RefreshOverdue => "ondeck refresh, and check its schedule",
-        FindingKind::RefreshFailed => "ondeck refresh, and see what it reports",
-        FindingKind::MachinesSilent
-        | FindingKind::MachinesFailed
-        | FindingKind::MachinesUnready => "ondeck explain MACHINE",
-        FindingKind::MachinesOverdue => "ondeck refresh",
-        FindingKind::RecordsUnreadable => "ondeck status",
-        _ => problem.hint,
+    let fix = match problem.kind {
+        ProblemKind::Closed => "ondeck teardown --cancel".to_owned(),
+        ProblemKind::RefreshOverdue => "ondeck refresh # and check its schedule".to_owned(),
+        ProblemKind::RefreshFailed | ProblemKind::Overdue => "ondeck refresh".to_owned(),
+        ProblemKind::Silent | ProblemKind::Failed | ProblemKind::Unready => {
+            terminate(&about, judgement)
+        }
+        ProblemKind::AtCeiling => raise_ceiling(&one_more(&judgement.summary.ceilings)),
+        ProblemKind::SpendNearCap => {
+            let cap = judgement.summary.spend.map(|spend| spend.cap.times(2).dollars());
+            format!("ondeck refresh --max-spend-per-day {:.2}", cap.unwrap_or_default())
+        }
+        ProblemKind::Unreadable => "ondeck status # logs what is wrong with each".to_owned(),
     };
     Some(Finding::new(kind, what, fix).about(about))
+}
+
+/// These maximums, with room for one machine more where there is none.
+fn one_more(ceilings: &[Ceiling]) -> MaxMachines {
+    let mut maximums = MaxMachines::default();
+    for Ceiling { class, machines, max } in ceilings {
+        let most = (*max).max(machines.unwrap_or_default().saturating_add(1));
+        match class {
+            Some(class) => drop(maximums.classes.insert(class.clone(), most)),
+            None => maximums.pool = Some(most),
+        }
+    }
+    maximums
 }
 
 /// Adds what is wrong with the stored registration token at `now`.
@@ -214,7 +253,7 @@ fn unserved(
         true => Severity::Error,
         false => Severity::Warning,
     };
-    let fix = "ondeck refresh, or ondeck explain RUN";
+    let fix = "ondeck refresh # rescues them, if their run has asked for machines";
     let finding = Finding::new(FindingKind::JobsUnserved, what, fix).about(labels).with(severity);
     (!left.is_empty()).then_some(finding)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::facts::{Disk, Facts, FoundImage, Image, Profile, Quota, Told};
 use super::finding::{Area, Finding, FindingKind, Findings, Severity};
 use crate::model::ids::ResourceClass;
+use crate::model::min_idle::Minimum;
 use crate::model::requirements::UsageClass;
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
@@ -25,16 +26,19 @@ const LOW_PERCENT: u8 = 5;
 /// Adds what is wrong with the facts at `now`, and what they leave open.
 pub(super) fn judge(facts: &Facts, settings: &Settings, now: Timestamp, into: &mut Findings) {
     into.add(facts.invalid.iter().map(|invalid| {
-        let fix = format!("give ondeck refresh --{}", invalid.name);
+        let fix = format!("ondeck refresh --{} VALUE", invalid.name);
         Finding::new(FindingKind::SettingsIncomplete, invalid.to_string(), fix)
     }));
+    let role = into.caller.as_deref().and_then(assumed_role).map(str::to_owned);
     let mut ask = Ask { into };
     ask.about(Area::Access, "permissions of these credentials", &facts.denied, |denied| {
         let named = |it: &super::facts::Denied| format!("{} ({})", it.permission, it.what);
         let all = denied.iter().map(named).collect::<Vec<_>>().join(", ");
-        let fix = "give the role policies/operator.json";
         let what = format!("the credentials lack permissions of the operator: {all}");
-        (!denied.is_empty()).then(|| Finding::new(FindingKind::Permissions, what, fix)).into_iter()
+        let fix = || put_policy(role.as_deref());
+        (!denied.is_empty())
+            .then(|| Finding::new(FindingKind::Permissions, what, fix()))
+            .into_iter()
     });
     ask.about(Area::SetUp, "launch template", &facts.template, |(name, exists)| {
         let what = format!("there is no launch template {name}");
@@ -57,6 +61,20 @@ pub(super) fn judge(facts: &Facts, settings: &Settings, now: Timestamp, into: &m
     for (what, needs) in &facts.unchecked {
         into.skip(Area::Access, what, needs);
     }
+}
+
+/// The role in the name of a caller that has assumed one.
+fn assumed_role(caller: &str) -> Option<&str> {
+    caller.split_once(":assumed-role/")?.1.split('/').next()
+}
+
+/// The command that gives the role what the operator needs. Its file has placeholders.
+fn put_policy(role: Option<&str>) -> String {
+    format!(
+        "aws iam put-role-policy --role-name {} --policy-name ondeck-operator --policy-document \
+         file://policies/operator.json # after replacing its placeholders",
+        role.unwrap_or("ROLE")
+    )
 }
 
 /// Judges answers, and notes those that are missing.
@@ -123,31 +141,40 @@ fn of_profile(profile: &Profile) -> Option<Finding> {
 fn of_quotas(quotas: &[Quota], settings: &Settings, now: Timestamp) -> Vec<Finding> {
     let size = |class: &ResourceClass| settings.classes.get(class).map_or(0, |size| size.cpu);
     let mut found = Vec::new();
-    for Quota { name, usage, cpus } in quotas {
-        let fix = format!("ask AWS to raise the quota \"{name}\", or drop classes");
-        let finding = |what: String| Finding::new(FindingKind::QuotaTooSmall, what, fix.clone());
+    for Quota { code, usage, cpus } in quotas {
+        let finding = |what: String, needed: u32| {
+            let fix = format!(
+                "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} \
+                 --desired-value {needed}"
+            );
+            Finding::new(FindingKind::QuotaTooSmall, what, fix)
+        };
+        let largest = settings.classes.names().map(size).max().unwrap_or_default();
         let larger: Vec<&str> = settings
             .classes
             .names()
             .filter(|class| size(class) > *cpus)
             .map(ResourceClass::as_str)
             .collect();
-        let kept = settings.min_idle.at(now).into_iter().filter(|it| it.usage == *usage);
-        let kept: u32 = kept.map(|it| it.count.saturating_mul(size(&it.class))).sum();
+        let needed = |it: &Minimum| match it.usage == *usage {
+            true => it.count.saturating_mul(size(&it.class)),
+            false => 0,
+        };
+        let kept = settings.min_idle.most_in_a_week(now, needed);
         let of = match usage {
             UsageClass::Spot => "spot machines",
             UsageClass::OnDemand => "on-demand machines",
         };
         if kept > *cpus {
             let what = format!("min-idle needs {kept} vCPUs of {of}, and the quota allows {cpus}");
-            found.push(finding(what).with(Severity::Error));
+            found.push(finding(what, kept.max(largest)).with(Severity::Error));
         } else if larger.len() == settings.classes.names().count() {
             let what = format!("the quota of {cpus} vCPUs of {of} is too small for each class");
-            found.push(finding(what).with(Severity::Error).about(larger));
+            found.push(finding(what, largest).with(Severity::Error).about(larger));
         } else if !larger.is_empty() {
             let classes = larger.join(", ");
             let what = format!("the quota of {cpus} vCPUs of {of} is too small for {classes}");
-            found.push(finding(what).about(larger));
+            found.push(finding(what, largest).about(larger));
         }
     }
     found
@@ -262,13 +289,22 @@ mod tests {
             (64, "large/spot=32", None),
             (64, "large/spot=33", Some(Severity::Error)),
             (64, "large/on-demand=33", None),
+            (64, "Sat 08:00-18:00 large/spot=33", Some(Severity::Error)),
         ] {
-            let quota = Quota { name: "spot".to_owned(), usage: UsageClass::Spot, cpus };
+            let quota = Quota { code: "L-1".to_owned(), usage: UsageClass::Spot, cpus };
             let facts = Facts { quotas: Told::Known(vec![quota]), ..Facts::default() };
             let found = judged(&facts, &settings(minimum));
             let severities: Vec<Severity> = found.iter().map(|it| it.1).collect();
             assert_eq!(severities, Vec::from_iter(expected), "{cpus} {minimum}");
         }
+    }
+
+    #[test]
+    fn a_role_is_named_by_who_has_assumed_it() {
+        let caller = "arn:aws:sts::111122223333:assumed-role/ondeck-operator/alice";
+        assert_eq!(assumed_role(caller), Some("ondeck-operator"));
+        assert_eq!(assumed_role("arn:aws:iam::111122223333:user/alice"), None);
+        assert!(put_policy(Some("ondeck-operator")).contains("--role-name ondeck-operator "));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::finding::{Finding, FindingKind, Severity};
+use crate::model::ceiling::MaxMachines;
+use crate::model::min_idle::Minimum;
 use crate::model::reuse::Reuse;
 use crate::model::settings::{APPLIED_CONFIG, ENFORCED_CONFIG, Settings};
 use crate::model::timestamp::Timestamp;
@@ -12,7 +14,7 @@ use crate::modes::refresh::check_together;
 /// How long GitHub accepts a registration token.
 const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
 
-/// The contradictions of the stored settings at `now`.
+/// The contradictions of the stored settings in the week from `now` on.
 pub(super) fn contradictions(
     stored: &BTreeMap<String, String>,
     settings: &Settings,
@@ -26,14 +28,21 @@ pub(super) fn contradictions(
         }
     };
     for contradiction in settings.times.contradictions() {
-        let fix = contradiction.hint.clone();
+        let (input, value) = &contradiction.remedy;
+        let fix = format!("ondeck refresh --{input} {value}");
         add(contradiction.to_string(), fix, Severity::Warning);
     }
     // Refresh refuses these, so an earlier version has stored them.
     if let Err(failure) = check_together(settings, stored)
         && settings.times.contradictions().is_empty()
     {
-        add(failure.message, failure.hint, Severity::Warning);
+        // Each of these failures begins with the setting that it is about.
+        let subject = failure.message.split(' ').next().unwrap_or_default();
+        let fix = match stored.contains_key(subject) {
+            true => format!("ondeck refresh --reset {subject} # {}", failure.hint),
+            false => failure.hint,
+        };
+        add(failure.message, fix, Severity::Warning);
     }
     for (what, fix) in of_numbers(settings, now) {
         add(what, fix, Severity::Warning);
@@ -53,19 +62,24 @@ pub(super) fn contradictions(
 /// Minimums, maximums and ages.
 fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let minimums = settings.min_idle.at(now);
-    let kept: u32 = minimums.iter().map(|it| it.count).sum();
+    let kept = settings.min_idle.most_in_a_week(now, |it| it.count);
     if let Some(most) = settings.max_machines.pool.filter(|most| kept > *most) {
         let what = format!("min-idle asks for {kept} machines, and max-machines allows {most}");
-        found.push((what, "raise max-machines, or lower min-idle".to_owned()));
+        found.push((
+            what,
+            raise_ceiling(&MaxMachines { pool: Some(kept), ..settings.max_machines.clone() }),
+        ));
     }
     for (class, most) in &settings.max_machines.classes {
-        let kept: u32 = minimums.iter().filter(|it| it.class == *class).map(|it| it.count).sum();
+        let of_class = |it: &Minimum| if it.class == *class { it.count } else { 0 };
+        let kept = settings.min_idle.most_in_a_week(now, of_class);
         if kept > *most {
             let what = format!(
                 "min-idle asks for {kept} machines of class {class}, and max-machines allows {most}"
             );
-            found.push((what, format!("raise max-machines for {class}, or lower its min-idle")));
+            let mut raised = settings.max_machines.clone();
+            raised.classes.insert(class.clone(), kept);
+            found.push((what, raise_ceiling(&raised)));
         }
     }
     if let Some(age) = settings.max_machine_age.filter(|age| *age <= settings.times.created_timeout)
@@ -74,7 +88,8 @@ fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
             "max-machine-age-min ({}) is no more than created-timeout-sec allows a machine to start",
             age.as_secs() / 60
         );
-        found.push((what, "give a higher --max-machine-age-min".to_owned()));
+        let least = settings.times.created_timeout.as_secs() / 60 + 1;
+        found.push((what, format!("ondeck refresh --max-machine-age-min {least}")));
     }
     if let Some(runs) = settings.max_runs_per_machine.filter(|runs| *runs > 1)
         && settings.reuse == Reuse::Never
@@ -83,6 +98,13 @@ fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
         found.push((what, "ondeck refresh --reset max-runs-per-machine".to_owned()));
     }
     found
+}
+
+/// The command that sets these maximums.
+pub(super) fn raise_ceiling(maximums: &MaxMachines) -> String {
+    let of_classes = maximums.classes.iter().map(|(class, most)| format!("{class}={most}"));
+    let all = maximums.pool.map(|most| most.to_string()).into_iter().chain(of_classes);
+    format!("ondeck refresh --max-machines '{}'", all.collect::<Vec<_>>().join(" "))
 }
 
 /// Whether a configuration was applied that no refresh has enforced, with its digest among `stored`.
@@ -125,6 +147,14 @@ mod tests {
             (&[("max-machine-age-min", "10")], "max-machine-age-min (10)"),
             (&[("max-machine-age-min", "60")], ""),
             (&[("created-timeout-sec", "100")], "created-timeout-sec (100) must be more"),
+            (&[("min-idle", "Sat 08:00-18:00 large=3"), ("max-machines", "2")], "asks for 3"),
+            (
+                &[
+                    ("min-idle", "Mon 08:00-12:00 large=2; Mon 12:00-18:00 xlarge=1"),
+                    ("max-machines", "2"),
+                ],
+                "",
+            ),
             (&[("min-idle", "giant=1")], "min-idle names an unknown class: giant"),
         ];
         for (pairs, expected) in cases {
@@ -138,6 +168,40 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn each_contradiction_is_gone_after_its_fix() {
+        for pairs in [
+            &[("min-idle", "large=3"), ("max-machines", "2")][..],
+            &[("min-idle", "large=3"), ("max-machines", "9 large=2")],
+            &[("max-machine-age-min", "10")],
+            &[("created-timeout-sec", "100")],
+            &[("heartbeat-period-sec", "500")],
+        ] {
+            let stored = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+                pairs
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect()
+            };
+            let mut stored = stored(pairs);
+            let fix = |stored: &BTreeMap<String, String>| {
+                let settings = Settings::from_map(stored).unwrap();
+                let found = contradictions(stored, &settings, now());
+                found.into_iter().next().map(|finding| finding.fix)
+            };
+            let mut fixed = 0;
+            while let Some(fix) = fix(&stored) {
+                let given =
+                    fix.strip_prefix("ondeck refresh --").unwrap_or_else(|| panic!("{fix}"));
+                let (name, value) = given.split_once(' ').unwrap();
+                stored.insert(name.to_owned(), value.trim_matches('\'').to_owned());
+                fixed += 1;
+                assert!(fixed < 5, "{fix}");
+            }
+            assert!(fixed > 0, "{pairs:?}");
         }
     }
 

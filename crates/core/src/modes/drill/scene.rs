@@ -95,11 +95,11 @@ impl<'a, 'd> Scene<'a, 'd> {
         let id = self.take(target).await?;
         self.stage(&format!("letting the provider interrupt {id}"));
         let since = self.steady();
-        self.drill.ended.insert(id.clone());
         self.drill.programs.interrupt(&id).await.map_err(|reason| {
             Failure::new(FailureKind::InvalidInput, format!("{id} was not interrupted: {reason}"))
                 .hint("run the command of --interrupt-command by hand")
         })?;
+        self.drill.ended.insert(id.clone());
         self.is_noticed(&id, since).await?;
         self.refreshes().await?;
         self.is_not_handed_out(&id, target).await?;

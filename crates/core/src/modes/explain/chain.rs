@@ -64,12 +64,18 @@ pub(in crate::modes) fn whole_life(events: Events, record: Option<&Record>) -> V
         last = Some(event.clone());
         push(&mut steps, event);
     }
-    steps.extend(gap_before(record, last.as_ref()));
+    steps.extend(gap_before(record, last.as_ref(), is_unread));
     steps
 }
 
-/// The events of one machine while a run owned it. `record` is the present one.
-pub(super) fn part_of_run(rows: Vec<EventRow>, run: &RunId, record: Option<&Record>) -> Vec<Step> {
+/// The events of one machine while a run owned it. `record` is the present one. `is_partial`: earlier
+/// events of the run may exist that were not read.
+pub(super) fn part_of_run(
+    rows: Vec<EventRow>,
+    run: &RunId,
+    record: Option<&Record>,
+    is_partial: bool,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut last: Option<EventRow> = None;
     for event in in_order(rows) {
@@ -81,7 +87,8 @@ pub(super) fn part_of_run(rows: Vec<EventRow>, run: &RunId, record: Option<&Reco
             None => begins,
         };
         if !follows {
-            steps.push(gap(last.as_ref(), event.from, Some(event.at), false));
+            let unread = is_partial && last.is_none();
+            steps.push(gap(last.as_ref(), event.from, Some(event.at), unread));
         }
         last = Some(event.clone());
         push(&mut steps, event);
@@ -89,7 +96,7 @@ pub(super) fn part_of_run(rows: Vec<EventRow>, run: &RunId, record: Option<&Reco
     let owns = record.is_some_and(|record| record.run.as_ref() == Some(run));
     match &last {
         Some(last) if last.run.is_none() && !owns => {}
-        _ if owns => steps.extend(gap_before(record, last.as_ref())),
+        _ if owns => steps.extend(gap_before(record, last.as_ref(), is_partial)),
         // The run owned it, and does no longer: the event by which it lost it is missing.
         Some(_) => steps.push(gap(last.as_ref(), record.map(|it| it.state), None, false)),
         None => {}
@@ -97,8 +104,9 @@ pub(super) fn part_of_run(rows: Vec<EventRow>, run: &RunId, record: Option<&Reco
     steps
 }
 
-/// What the events do not tell between the last of them and the record.
-fn gap_before(record: Option<&Record>, last: Option<&EventRow>) -> Option<Step> {
+/// What the events do not tell between the last of them and the record. If there is none, some may exist
+/// that were not read.
+fn gap_before(record: Option<&Record>, last: Option<&EventRow>, is_partial: bool) -> Option<Step> {
     let Some(record) = record else {
         // Records of terminated machines are deleted after a while.
         let is_told = last.is_none_or(|last| last.to == State::Terminated);
@@ -108,7 +116,8 @@ fn gap_before(record: Option<&Record>, last: Option<&EventRow>) -> Option<Step> 
         last.to == record.state && last.run == record.run && last.at >= record.updated_at
     });
     let until = Some(record.updated_at);
-    (!is_told).then(|| gap(last, Some(record.state), until, false))
+    let unread = is_partial && last.is_none();
+    (!is_told).then(|| gap(last, Some(record.state), until, unread))
 }
 
 fn gap(
@@ -248,12 +257,29 @@ mod tests {
     fn the_part_of_a_run_begins_with_a_claim_and_ends_with_a_loss() {
         let (one, two) = (RunId::new("1").unwrap(), RunId::new("2").unwrap());
         let part = |range: std::ops::Range<usize>, run| {
-            words(&part_of_run(life()[range].to_vec(), run, None))
+            words(&part_of_run(life()[range].to_vec(), run, None, false))
         };
         assert_eq!(part(0..3, &one), ["register", "activate", "release"]);
         assert_eq!(part(3..6, &two), ["claim", "commit", "reap"]);
         assert_eq!(part(3..5, &two), ["claim", "commit", "running…?"], "how it ended is unknown");
         assert_eq!(part(4..6, &two), ["?…claimed", "commit", "reap"], "the claim is unknown");
+    }
+
+    #[test]
+    fn the_beginning_of_a_part_may_exist_and_not_have_been_read() {
+        let run = RunId::new("2").unwrap();
+        let unread = |rows: &[EventRow], is_partial| -> Vec<bool> {
+            let steps = part_of_run(rows.to_vec(), &run, None, is_partial);
+            steps.iter().filter_map(|step| Some(step.gap()?.is_unread)).collect()
+        };
+        let (beginning_cut, whole) = (&life()[4..], &life()[3..]);
+        assert_eq!(
+            (unread(beginning_cut, true), unread(beginning_cut, false)),
+            (vec![true], vec![false])
+        );
+        assert_eq!(unread(whole, true), [true; 0]);
+        let end_lost = &life()[4..5];
+        assert_eq!(unread(end_lost, true), [true, false], "later events were all read");
     }
 
     #[test]

@@ -160,6 +160,8 @@ pub enum ProblemKind {
     Overdue,
     Unready,
     AtCeiling,
+    /// What machines have cost today and may still cost is near `max-spend-per-day`.
+    SpendNearCap,
     Unreadable,
 }
 
@@ -193,7 +195,7 @@ pub fn judge(reading: Reading) -> Judgement {
         spend,
         problems: Vec::new(),
     };
-    summary.problems = problems(&settings, &summary, &machines, &unreadable);
+    summary.problems = problems(&settings, &summary, &machines, &unreadable, at);
     Judgement { at, summary, machines, tickets, unreadable }
 }
 
@@ -309,6 +311,7 @@ impl ProblemKind {
             ProblemKind::Overdue => "overdue",
             ProblemKind::Unready => "unready",
             ProblemKind::AtCeiling => "at-ceiling",
+            ProblemKind::SpendNearCap => "spend-near-cap",
             ProblemKind::Unreadable => "unreadable",
         }
     }

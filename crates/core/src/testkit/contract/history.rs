@@ -4,6 +4,7 @@ use super::arrange::{agreed, instance, ms, noon, run, spec};
 use crate::lifecycle::{Instance, Pending, TypedState};
 use crate::model::ids::RunId;
 use crate::model::record::{MachineSpec, State};
+use crate::model::settings::Settings;
 use crate::model::summary::{CallOrigin, CallResult, ProvisionSummary};
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::ProvisionOptions;
@@ -12,6 +13,7 @@ use crate::ports::{Events, History, Store};
 /// The contract of what has happened. `store` must be empty.
 pub async fn history_suite<S: Store + History>(store: &S) {
     store.set_up().await.expect("the store can be set up");
+    is_kept(store);
     nothing(store).await;
     events(store).await;
     summaries(store).await;
@@ -24,6 +26,12 @@ async fn nothing<S: Store + History>(store: &S) {
     assert_eq!((events.rows.len(), events.is_partial), (0, false));
     assert_eq!(store.summaries_of_run(&run("none"), 9).await, Ok(Vec::new()));
     assert_eq!(store.recent_summaries(noon(), 9).await, Ok(Vec::new()));
+}
+
+/// What happens now is kept, and nothing is said to be kept for ever.
+fn is_kept<S: History>(store: &S) {
+    let since = store.kept_since(&Settings::default(), noon());
+    assert!(since < noon() && noon().since(since) <= ms(30 * 86_400_000), "{since}");
 }
 
 async fn make<S: Store, T: TypedState>(store: &S, pending: Pending<T>) -> Instance<T> {

@@ -105,7 +105,7 @@ async fn settlements<S: Store>(store: &S, first: &MachineCount) {
     };
     let none = Settlement { to: 0, machines: Vec::new(), ..needed(day, 25, 0, 50) };
     for (settlement, effect) in [
-        (needed(day + 24 * HOUR, 100, 25, 150), false),
+        (needed(day, 99, 25, 150), false),
         (needed(day, 100, 25, 150), true),
         (needed(day, 100, 25, 150), false),
         (none.clone(), true),
@@ -119,6 +119,21 @@ async fn settlements<S: Store>(store: &S, first: &MachineCount) {
     }
     let spend = counted(store).await.spend.expect("there is a cap");
     assert_eq!(Some(spend), first.spend, "all that was reserved is given back, and once");
+
+    // The day has begun anew meanwhile: places are given back, and refresh counts the money.
+    let empty = counted(store).await;
+    let granted = store.reserve(&costing("m-2", 100), &capped(600, None)).await;
+    assert_eq!(granted, Ok(ReservationVerdict::Granted));
+    let before = counted(store).await;
+    let late = needed(day + 24 * HOUR, 100, 0, 200);
+    let late =
+        Settlement { to: 0, machines: Vec::new(), intent: costing("m-2", 100).intent, ..late };
+    let settled = before.clone().settle(&late).expect("the places are given back");
+    for _ in 0..2 {
+        store.settle_reservation(&late).await.expect("the store answers");
+        assert_eq!(counted(store).await, settled, "once");
+    }
+    assert_eq!((settled.total, settled.spend), (empty.total, before.spend));
 }
 
 /// Many launches reserve money concurrently, through several handles of the same store, while the count

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::{Event, MemoryStore, lock, turn};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{EventRow, concerning};
+use crate::model::settings::Settings;
 use crate::model::summary::ProvisionSummary;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Events, History, PortResult};
@@ -50,6 +51,11 @@ impl MemoryStore {
 
 #[async_trait]
 impl History for MemoryStore {
+    /// As if refresh deleted what is older.
+    fn kept_since(&self, settings: &Settings, now: Timestamp) -> Timestamp {
+        now.before(settings.times.retention)
+    }
+
     async fn events_of_machine(&self, id: &InstanceId, limit: usize) -> PortResult<Events> {
         turn().await;
         self.answer("events")?;

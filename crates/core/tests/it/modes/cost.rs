@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::model::prices::Prices;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::cost::{Account, MOST_EVENTS, account, read};
+use ondeck_core::modes::cost::{Account, Cut, MOST_EVENTS, account, read};
 
 use super::harness::{Harness, id, request, run};
 
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn since(harness: &Harness, since: Timestamp) -> Account {
     let reading = read(&harness.plane, &*harness.memory.store, since, MOST_EVENTS).await.unwrap();
-    assert!(!reading.is_partial);
+    assert_eq!(reading.cut, None);
     account(&reading.events, &reading.records, &Prices::built_in(), &reading.window)
 }
 
@@ -80,7 +80,7 @@ async fn of_too_many_events_the_latest_are_read_and_the_account_begins_with_them
         harness.release(name).await;
     }
     let reading = read(&harness.plane, &*harness.memory.store, start, 2).await.unwrap();
-    assert!(reading.is_partial);
+    assert_eq!(reading.cut, Some(Cut::TooMany));
     assert!(reading.window.since > start + 10 * MINUTE, "{:?}", reading.window);
     let part = account(&reading.events, &reading.records, &Prices::built_in(), &reading.window);
     assert_eq!(part.runs.keys().collect::<Vec<_>>(), [&Some(run("3"))]);

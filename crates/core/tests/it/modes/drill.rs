@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{MachineSpec, State};
+use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::modes::doctor::ForgeAccess;
 use ondeck_core::modes::drill::{
@@ -33,8 +34,12 @@ enum Fault {
     ClaimedMeanwhile,
     /// Its rollback does nothing.
     CannotRollBack,
+    /// A provision that follows the disturbance dies while it holds a machine.
+    DiesWithAClaim,
     /// Releases fail, and release nothing.
     CannotRelease,
+    /// The command that lets the provider interrupt a machine fails.
+    CannotInterrupt,
     /// The drill is told to stop when it has killed its machine.
     Stopped,
 }
@@ -80,6 +85,9 @@ impl Programs for InProcess<'_> {
         let killed = self.killed.lock().unwrap().clone();
         if let (Fault::HandsOutTheDead, Some(id)) = (self.fault, killed) {
             return Ended { machines: vec![id], ..Ended::default() };
+        }
+        if self.fault == Fault::DiesWithAClaim && self.killed.lock().unwrap().is_some() {
+            return self.cancel(ask, How::Kill).await.ended;
         }
         Self::ended(self.harness.provision(&Self::request(ask)).await)
     }
@@ -164,7 +172,7 @@ async fn drill(harness: &Harness, scenario: Scenario, fault: Fault, minutes: u64
         scenarios: BTreeSet::from([scenario]),
         class: None,
         may_launch: true,
-        no_interruption: Some("there is no way to".to_owned()),
+        no_interruption: (fault != Fault::CannotInterrupt).then(|| "there is no way to".to_owned()),
         patience: Duration::from_secs(60 * minutes),
     };
     let forge = ForgeAccess::OfProvider;
@@ -268,6 +276,16 @@ async fn each_fault_is_found() {
 }
 
 #[tokio::test]
+async fn a_provision_that_dies_with_a_claim_leaves_none() {
+    let harness = Harness::new().await;
+    harness.idle("i-a", "c5.large").await;
+    harness.idle("i-b", "c5.large").await;
+    let outcome = drill(&harness, Scenario::KillIdle, Fault::DiesWithAClaim, 10).await;
+    assert_eq!(unmet(&outcome)[0], Expectation::NotHandedOut, "{outcome:?}");
+    assert_clean(&harness, &outcome);
+}
+
+#[tokio::test]
 async fn a_machine_that_a_run_of_a_user_claims_is_left_alone() {
     let harness = Harness::new().await;
     harness.idle("i-a", "c5.large").await;
@@ -307,6 +325,21 @@ async fn a_drill_that_is_stopped_leaves_no_record_of_the_machine_that_it_killed(
     assert_eq!(outcome.failure().unwrap().kind.exit_code(), 130);
     assert_eq!(harness.record("i-a").unwrap().state, State::Terminated);
     assert!(matches!(verdict(&outcome), Verdict::Incomplete(_)), "{outcome:?}");
+    assert_clean(&harness, &outcome);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_not_interrupted_stays_in_the_pool() {
+    let harness = Harness::new().await;
+    let spot = MachineSpec { usage_class: UsageClass::Spot, ..spec("c5.large") };
+    harness.put_idle("i-a", spot, Duration::from_secs(3600)).await;
+    let outcome = drill(&harness, Scenario::InterruptSpot, Fault::CannotInterrupt, 10).await;
+    let failure = outcome.failure().unwrap();
+    assert!(failure.message.contains("i-a was not interrupted"), "{failure}");
+    assert_eq!(
+        (harness.alive(), harness.record("i-a").unwrap().state),
+        (vec!["i-a".to_owned()], State::Idle)
+    );
     assert_clean(&harness, &outcome);
 }
 

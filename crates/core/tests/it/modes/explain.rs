@@ -10,6 +10,7 @@ use ondeck_core::model::summary::{
 };
 use ondeck_core::modes::explain::{MachineStory, RunStory, Step, Story, explain};
 use ondeck_core::modes::provision::{Request, SourcePolicy, provision};
+use ondeck_core::modes::refresh::refresh_within;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::MachineDefect;
 
@@ -302,6 +303,19 @@ async fn what_nothing_is_known_about_is_an_error_with_a_hint() {
         assert_eq!(failure.kind, FailureKind::InvalidInput, "{text}");
         assert!(!failure.hint.is_empty(), "{failure}");
     }
+}
+
+#[tokio::test]
+async fn the_run_of_a_refresh_with_a_time_limit_has_asked_for_nothing() {
+    let harness = Harness::new().await;
+    let minimum = [("min-idle".to_owned(), "large=1".to_owned())].into();
+    harness.plane.store.put_settings(&minimum).await.unwrap();
+    let (given, never) = (std::collections::BTreeMap::new(), StopSignal::never());
+    let refreshed = refresh_within(&harness.plane, None, Ok(&given), MINUTE, &never).await;
+    refreshed.unwrap();
+    let story = of_run(&harness, "keep-warm-later").await;
+    assert_eq!((story.demands.len(), story.unfinished().count()), (0, 0), "it is a lease");
+    assert_eq!(words(&story.machines[0].steps), ["register"]);
 }
 
 #[tokio::test]

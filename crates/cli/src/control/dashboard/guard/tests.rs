@@ -106,9 +106,13 @@ fn elsewhere_every_path_needs_the_token() {
 fn the_token_leaves_the_address_at_once() {
     let host = ("host", "ci.example:6633");
     let page = format!("/?token={TOKEN}");
-    let cookie = format!("ondeck-dashboard-6633={TOKEN}; Path=/; HttpOnly; SameSite=Strict");
+    let cookie = format!("ondeck-dashboard-6633={TOKEN}; Path=/; HttpOnly; SameSite=Lax");
     let verdict = asked(&elsewhere(), &Method::GET, &page, &[host]);
-    assert_eq!(verdict, Verdict::Exchanged { cookie });
+    assert_eq!(verdict, Verdict::Exchanged { cookie: cookie.clone() });
+    let kept = format!("ondeck-dashboard-6633={TOKEN}");
+    let verdict = asked(&elsewhere(), &Method::GET, &page, &[host, ("cookie", &kept)]);
+    assert_eq!(verdict, Verdict::Exchanged { cookie }, "the address is opened again");
+    assert_eq!(got(&elsewhere(), "/?token=wrong", &[host, ("cookie", &kept)]), 200);
     assert_eq!(got(&elsewhere(), &format!("/events?token={TOKEN}"), &[host]), 401);
     let debug = format!("{:?}", elsewhere());
     assert!(!debug.contains(TOKEN), "{debug}");

@@ -23,6 +23,9 @@ const KINDS = {
   mark: ({ kind }) => kind === "mark",
 };
 
+/** What no other change has. Numbers begin anew when the program does. */
+const named = ({ number, at, id }) => `${number} ${at} ${id}`;
+
 export class Changes {
   constructor(body, kind, open) {
     this.body = body;
@@ -35,10 +38,11 @@ export class Changes {
   draw(pool) {
     const matching = pool.changes.filter((change) => this.matches(change, pool));
     const shown = matching.slice(-SHOWN).reverse();
-    const key = `${shown.length} ${shown[0]?.number} ${shown.at(-1)?.number} ${this.kind.value}`;
+    const ends = [shown[0], shown.at(-1)].map((change) => change && named(change));
+    const key = `${shown.length} ${ends} ${this.kind.value}`;
     if (key === this.drawn) return;
     this.drawn = key;
-    const rows = new Map(shown.map((change) => [change.number, this.rows.get(change.number) ?? this.row(change)]));
+    const rows = new Map(shown.map((change) => [named(change), this.rows.get(named(change)) ?? this.row(change)]));
     this.rows = rows;
     const none = pool.changes.length === 0 ? "Nothing has changed since the first reading." : "No change matches.";
     this.body.replaceChildren(...(shown.length > 0 ? rows.values() : [element("tr", {}, element("td", { colspan: 5, class: "quiet" }, none))]));

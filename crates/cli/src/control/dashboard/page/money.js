@@ -58,7 +58,7 @@ function time(seconds) {
 
 function total({ total: cost, machines, isPartial, since }) {
   const all = cost.bootingSeconds + cost.idleSeconds + cost.busySeconds;
-  const begins = isPartial ? `; there are too many events, so the account begins at ${since}` : "";
+  const begins = isPartial ? `; earlier events are too many, or deleted, so the account begins at ${since}` : "";
   return `${amount(cost)} for ${time(all)} of ${counted(machines.length, "machine", "machines")}${begins}`;
 }
 

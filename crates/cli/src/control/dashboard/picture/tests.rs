@@ -1,4 +1,4 @@
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{Record, State, Unreadable};
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,8 +12,12 @@ fn learn(picture: &mut Picture, judgement: &Judgement) -> Value {
 
 /// As the feed does it, where these are the records of machines that are no longer listed.
 fn learn_about(picture: &mut Picture, judgement: &Judgement, records: Vec<Record>) -> Value {
+    learn_of(picture, judgement, Listing { records, unreadable: Vec::new() })
+}
+
+fn learn_of(picture: &mut Picture, judgement: &Judgement, found: Listing) -> Value {
     let absent = picture.absent(judgement);
-    let news = News { judgement, absent: (&absent, records), calls: None, local: true };
+    let news = News { judgement, absent: (&absent, found), calls: None, local: true };
     serde_json::to_value(picture.learn(news)).unwrap()
 }
 
@@ -131,6 +135,20 @@ fn a_machine_that_is_not_listed_is_gone_only_if_its_record_says_so() {
     // Ten minutes later the terminated one is no longer shown.
     let update = learn_about(&mut picture, &later(fewer, 601), vec![gone[1].record.clone()]);
     assert_eq!(update["gone"], json!([ended.id.as_str()]));
+}
+
+#[test]
+fn a_machine_whose_record_cannot_be_read_stays_where_it_is() {
+    let mut picture = Picture::new(PAUSE);
+    let pool = fixture::pool(10);
+    learn(&mut picture, &pool);
+    let mut fewer = later(pool, 2);
+    let corrupt = fewer.machines.remove(0).record.id;
+    let row = Unreadable { id: corrupt.to_string(), problem: "no state".to_owned() };
+    let found = Listing { records: Vec::new(), unreadable: vec![row] };
+    let update = learn_of(&mut picture, &fewer, found);
+    assert_eq!((&update["gone"], &update["changes"]), (&json!([]), &json!([])));
+    assert_eq!(picture.absent(&fewer), [corrupt], "it is looked at again");
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub(in super::super) struct CostJson {
     since: String,
     /// Its end: when it was read.
     until: String,
-    /// Whether the account begins later than was asked, because there are too many events.
+    /// Whether the account begins later than was asked, because there are too many events or earlier
+    /// ones are deleted.
     is_partial: bool,
     prices: PricesJson,
     total: TallyJson,
@@ -190,7 +191,7 @@ impl From<&CostReport> for CostJson {
             schema_version: SchemaVersion,
             since: account.since.to_string(),
             until: account.until.to_string(),
-            is_partial: report.is_partial,
+            is_partial: report.cut.is_some(),
             prices: (&report.prices).into(),
             total: (&account.total).into(),
             spend: report.spend.as_ref().map(SpendJson::from),

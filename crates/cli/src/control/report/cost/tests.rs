@@ -58,7 +58,7 @@ pub(in crate::control::report) fn report(events: &[EventRow]) -> CostReport {
     let window = Window { since: at(0), until: at(360), read_since: at(0).before(HOUR), limits };
     let prices = Prices::built_in();
     let account = account(events, &[], &prices, &window);
-    CostReport { account, prices, is_partial: false, spend: None, backend: Backend::Aws }
+    CostReport { account, prices, cut: None, spend: None, backend: Backend::Aws }
 }
 
 pub(in crate::control::report) fn example() -> CostReport {

@@ -19,15 +19,15 @@ use super::{INTERRUPTED, Line, LineKind, gap, saw_late, when};
 /// Everything that is known about the run, oldest first. What has no time is at the end.
 pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
     let mut lines = Vec::new();
-    if story.is_partial {
+    if let Some(first) = story.unread_before {
         let text = "The run has earlier events that were not read.";
-        lines.push(Line::new(None, LineKind::Unknown, text));
+        lines.push(Line::new(first, LineKind::Unknown, text));
     }
     for demand in story.unfinished() {
         let asked = asked(CallOrigin::Run, &demand.options);
         lines.push(Line::new(demand.at, LineKind::Request, asked));
-        let text = "What this call did is unknown: it has left no summary, so it is still at work or \
-                    was killed before its end.";
+        let text = "What this call did is unknown: no summary of it is stored. It is still at work, it \
+                    was killed, or its summary was lost or has been deleted since.";
         lines.push(Line::new(demand.at, LineKind::Unknown, text));
     }
     for call in &story.calls {
@@ -160,9 +160,12 @@ fn search(call: &ProvisionSummary) -> Option<String> {
         return is_new.then(|| text.to_owned());
     }
     if search.tickets == 0 {
-        return Some(
-            "The pool was searched and announced no idle machine of the class.".to_owned(),
-        );
+        let is_held = call.waits.iter().any(|wait| wait.cause == WaitCause::Tickets);
+        let met = match is_held {
+            true => "The pool was searched and gave no ticket: other calls held them.",
+            false => "The pool was searched and announced no idle machine of the class.",
+        };
+        return Some(met.to_owned());
     }
     let unsuitable: usize = search.unsuitable.values().sum();
     let mut met = Vec::new();
@@ -282,12 +285,20 @@ fn ending(story: &RunStory, call: &ProvisionSummary) -> Option<(LineKind, String
             if told >= all {
                 return None;
             }
-            let text = format!(
-                "Events tell that {told} of {} were handed to the run. What became of the others is \
-                 unknown, unless it is said below.",
-                machines(all)
-            );
-            (LineKind::Unknown, text)
+            let others = match story.is_unread(call) {
+                true => "Earlier events, which were not read, may tell of the others.",
+                false => "What became of the others is unknown, unless it is said below.",
+            };
+            let all = machines(all);
+            (
+                LineKind::Unknown,
+                format!("Events tell that {told} of {all} were handed to the run. {others}"),
+            )
+        }
+        CallResult::HandingOver if story.is_unread(call) => {
+            let text = "The machines were about to be handed to the run. Earlier events, which were not \
+                        read, may tell whether that was done.";
+            (LineKind::Unknown, text.to_owned())
         }
         CallResult::HandingOver if call.origin == CallOrigin::KeepWarm => {
             let text = "No event tells that the machines were handed over. A refresh does that when they \
@@ -350,6 +361,8 @@ fn of_machines(of_run: &[MachineOfRun]) -> Vec<Line> {
                 Step::Event { event, .. } => {
                     let alike = groups.iter_mut().find(|(other, _)| is_alike(other, event));
                     match alike {
+                        Some((_, ids))
+                            if ids.last().is_some_and(|id| *id == machine.id.as_str()) => {}
                         Some((_, ids)) => ids.push(machine.id.to_string()),
                         None => groups.push((event, vec![machine.id.to_string()])),
                     }

@@ -46,6 +46,12 @@ fn told(story: Story) -> String {
     text
 }
 
+/// The sentences of a run, in one line.
+fn told_text(story: RunStory) -> String {
+    let text = told(Story::Run(Box::new(story)));
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn event(seconds: u64, transition: &str, to: State, of: Option<&str>, why: &str) -> EventRow {
     EventRow {
         instance: id("i-1"),
@@ -256,7 +262,7 @@ fn story(calls: Vec<ProvisionSummary>, machines: Vec<MachineOfRun>) -> RunStory 
         calls,
         machines,
         open_launches: Vec::new(),
-        is_partial: false,
+        unread_before: None,
         typical: Typical::default(),
     }
 }
@@ -434,6 +440,117 @@ fn how_a_run_ended() {
         story(vec![rescue], vec![lost]),
     );
     assert_snapshot!("endings", shown);
+}
+
+#[test]
+fn a_machine_is_named_once_in_a_line() {
+    let adopted = |at| because(step(at, "renew", State::Running, Some("7"), Some("7")), "adopted");
+    let twice = |name| of_run(name, vec![adopted(5), adopted(5)], None);
+    let told = |machines| {
+        let lines = ExplainReport::of(Story::Run(Box::new(story(Vec::new(), machines)))).timeline;
+        lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+    };
+    assert_eq!(told(vec![twice("i-1")]), ["i-1 got more time: adopted."]);
+    let both = told(vec![twice("i-1"), twice("i-2")]);
+    assert_eq!(both, ["i-1 and i-2 got more time: adopted."]);
+}
+
+#[test]
+fn events_that_were_not_read_are_not_called_lost() {
+    let note = |name: &str| MachineNote {
+        machine: id(name),
+        source: "cold".to_owned(),
+        way: None,
+        found_ms: None,
+        owned_ms: 2_000,
+        registered_ms: None,
+        ready_ms: None,
+    };
+    let unread = Gap { from: None, to: Some(State::Running), until: Some(at(40)), is_unread: true };
+    let call = ProvisionSummary { machines: vec![note("i-1"), note("i-2")], ..summary(2) };
+    let told = |machines| {
+        let mut story = story(vec![call.clone()], machines);
+        story.unread_before = Some(at(30));
+        let lines = ExplainReport::of(Story::Run(Box::new(story))).timeline;
+        lines.into_iter().skip(1).map(|line| line.text).collect::<Vec<_>>()
+    };
+    let released = || step(40, "release", State::Idle, None, None);
+    let cut = || of_run("i-1", vec![Step::Gap(unread.clone()), released()], None);
+    let whole = of_run("i-2", vec![step(31, "activate", State::Running, Some("7"), None)], None);
+    let of_run = "The run has earlier events that were not read.";
+    let of_machine = "i-1 has earlier events that were not read.";
+    let handed = "i-2 was ready, and was handed to the run.";
+    let ending = "Events tell that 1 of 2 machines were handed to the run. Earlier events, which were \
+                  not read, may tell of the others.";
+    let lines = told(vec![cut(), whole]);
+    assert!(lines.iter().all(|line| !line.contains("unknown")), "{lines:#?}");
+    for line in [of_run, of_machine, handed, ending] {
+        assert!(lines.iter().any(|it| it == line), "{line}: {lines:#?}");
+    }
+    let none = told(vec![cut()]).join("\n");
+    assert!(none.contains("Earlier events, which were not read, may tell whether"), "{none}");
+}
+
+#[test]
+fn a_call_is_not_told_by_the_hand_over_of_another_one() {
+    let note = |name: &str| MachineNote {
+        machine: id(name),
+        source: "cold".to_owned(),
+        way: None,
+        found_ms: None,
+        owned_ms: 2_000,
+        registered_ms: None,
+        ready_ms: None,
+    };
+    let call = |machines: Vec<MachineNote>| ProvisionSummary { machines, ..summary(2) };
+    let handed =
+        |name| of_run(name, vec![step(30, "activate", State::Running, Some("7"), None)], None);
+    let killed = || call(vec![note("i-1"), note("i-2")]);
+    let other = call(vec![note("i-3"), note("i-4")]);
+    let both = story(vec![killed(), other], vec![handed("i-3"), handed("i-4")]);
+    let told: Vec<usize> = both.calls.iter().map(|call| both.handed_over(call)).collect();
+    assert_eq!(told, [0, 2]);
+    let shown = told_text(both);
+    assert!(shown.contains("Whether that was done is unknown: no event tells it."), "{shown}");
+
+    let cut = call((0..12).map(|n| note(&format!("i-{n}"))).collect());
+    assert_eq!(story(Vec::new(), vec![handed("i-13")]).handed_over(&cut), 1, "the list is cut");
+}
+
+#[test]
+fn a_pool_whose_tickets_others_hold_is_not_said_to_be_empty() {
+    let wait =
+        WaitNote { cause: WaitCause::Tickets, why: String::new(), after_ms: 30, took_ms: 5_000 };
+    let search = SearchCounts { asked: true, ..SearchCounts::default() };
+    let told = |waits| {
+        told_text(story(
+            vec![ProvisionSummary { waits, search: search.clone(), ..summary(1) }],
+            Vec::new(),
+        ))
+    };
+    let (held, empty) = (told(vec![wait]), told(Vec::new()));
+    let (of_held, of_empty) =
+        ("gave no ticket: other calls held them", "announced no idle machine");
+    assert!(held.contains(of_held) && !held.contains(of_empty), "{held}");
+    assert!(empty.contains(of_empty) && !empty.contains(of_held), "{empty}");
+}
+
+#[test]
+fn long_names_and_wide_characters_fit_the_terminal() {
+    let role =
+        "arn:aws:sts::111122223333:assumed-role/AWSReservedSSO_ondeck-steward_0123456789abcdef";
+    let why =
+        format!("drained by {role}/alice@example.com: ディスクが古いので交換します、明日までに");
+    let steps = vec![because(step(1, "drain", State::Idle, None, None), &why)];
+    let report = ExplainReport::of(Story::Machine(Box::new(machine(None, steps))));
+    for columns in [40, 60, 80] {
+        let text = layout::text(&report, Some(columns));
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let widest = text.lines().map(crate::control::report::status::width).max();
+        assert!(widest <= Some(columns), "{columns}:\n{text}");
+        let joined: String = text.split_whitespace().collect();
+        assert!(joined.contains("alice@example.com") && joined.contains("明日までに"), "{text}");
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn explained() -> ExplainReport {
         calls: vec![call],
         machines: vec![machine],
         open_launches: Vec::new(),
-        is_partial: false,
+        unread_before: None,
         typical: Typical::default(),
     })))
 }

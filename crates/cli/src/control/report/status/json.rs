@@ -136,6 +136,7 @@ enum ProblemKindJson {
     Overdue,
     Unready,
     AtCeiling,
+    SpendNearCap,
     Unreadable,
 }
 
@@ -291,6 +292,7 @@ impl From<&Problem> for ProblemJson {
                 ProblemKind::Overdue => ProblemKindJson::Overdue,
                 ProblemKind::Unready => ProblemKindJson::Unready,
                 ProblemKind::AtCeiling => ProblemKindJson::AtCeiling,
+                ProblemKind::SpendNearCap => ProblemKindJson::SpendNearCap,
                 ProblemKind::Unreadable => ProblemKindJson::Unreadable,
             },
             message: problem.message.clone(),

@@ -64,7 +64,6 @@ fn details_scroll_no_further_than_to_their_end() {
     assert!(end.contains("UD_REG_OK for run 16203114507"), "{end}");
     press(&mut view, &[KeyCode::Up]);
     assert_ne!(frame(&mut view, 80, 12), end, "one line up is seen at once");
-    assert_eq!(wrapped("one two  three", 7), ["one two", "three"]);
 }
 
 /// The story of the selected machine: it was registered, what came next is unknown, and it runs.

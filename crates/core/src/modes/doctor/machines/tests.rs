@@ -3,7 +3,7 @@ use crate::model::credentials::Minted;
 use crate::model::departure::Departure;
 use crate::model::ids::{IntentId, ResourceClass, RunId};
 use crate::model::label::Label;
-use crate::model::record::{Counts, MachineSpec, State};
+use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
 use crate::modes::provision::ProvisionOptions;
@@ -94,18 +94,46 @@ fn problem(kind: ProblemKind, machines: &[&str]) -> Problem {
     Problem { kind, machines, message, hint: "do it" }
 }
 
+/// An idle machine that is announced, and one that a run owns.
+fn judgement() -> Judgement {
+    let idle = Record { ticketed_at: Some(now()), ..record("i-1", State::Idle, minutes(60)) };
+    let run = Some(RunId::new("7").unwrap());
+    let owned = Record { run, ..record("i-2", State::Running, minutes(60)) };
+    crate::modes::status::judgement::judge(crate::modes::status::Reading {
+        at: now(),
+        settings: Settings { max_machines: "2 large=9".parse().unwrap(), ..Settings::default() },
+        machines: [idle, owned].map(|record| (record, Default::default())).to_vec(),
+        unreadable: Vec::new(),
+        tickets: Vec::new(),
+        count: None,
+        hand_overs: None,
+    })
+}
+
+#[test]
+fn a_fix_names_the_machines_and_what_is_to_be_raised() {
+    let mut judgement = judgement();
+    judgement.summary.ceilings[0].machines = Some(2);
+    let fix = |kind, machines: &[&str]| {
+        of_problem(&problem(kind, machines), &judgement, &[]).unwrap().fix
+    };
+    assert_eq!(fix(ProblemKind::Silent, &["i-1"]), "ondeck terminate i-1");
+    assert_eq!(fix(ProblemKind::Failed, &["i-1", "i-2"]), "ondeck terminate i-1 i-2 --force");
+    assert_eq!(fix(ProblemKind::AtCeiling, &[]), "ondeck refresh --max-machines '3 large=9'");
+}
+
 #[test]
 fn a_machine_that_is_gone_is_not_silent_as_well() {
     let silent = problem(ProblemKind::Silent, &["i-1", "i-2"]);
-    assert_eq!(of_problem(&silent, &[]).unwrap().about, ["i-1", "i-2"]);
-    let found = of_problem(&silent, &[id("i-1")]).unwrap();
+    assert_eq!(of_problem(&silent, &judgement(), &[]).unwrap().about, ["i-1", "i-2"]);
+    let found = of_problem(&silent, &judgement(), &[id("i-1")]).unwrap();
     assert_eq!(
         (found.about, found.what.as_str()),
         (vec!["i-2".to_owned()], "1 without a recent heartbeat")
     );
-    assert_eq!(of_problem(&silent, &[id("i-1"), id("i-2")]), None);
+    assert_eq!(of_problem(&silent, &judgement(), &[id("i-1"), id("i-2")]), None);
     let overdue = problem(ProblemKind::Overdue, &["i-1"]);
-    assert!(of_problem(&overdue, &[id("i-1")]).is_some());
+    assert!(of_problem(&overdue, &judgement(), &[id("i-1")]).is_some());
 }
 
 #[test]

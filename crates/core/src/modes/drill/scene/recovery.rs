@@ -75,10 +75,11 @@ impl Scene<'_, '_> {
         };
         let limit = Some(self.times().claim_timeout);
         self.note(Expectation::NotHandedOut, is_met, seen, (ended.took, limit));
-        if ended.code == 0 {
-            self.release(&ask.run).await?;
-        } else {
+        // One that failed otherwise may have left a claim.
+        if ended.code == 4 && ended.clean_up_failures.is_empty() {
             self.drill.open.remove(&ask.run);
+        } else {
+            self.release(&ask.run).await?;
         }
         Ok(())
     }

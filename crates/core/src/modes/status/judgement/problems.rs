@@ -4,6 +4,8 @@ use super::{Judged, Problem, ProblemKind, Summary};
 use crate::model::ids::InstanceId;
 use crate::model::record::Unreadable;
 use crate::model::settings::Settings;
+use crate::model::spend::end_of;
+use crate::model::timestamp::Timestamp;
 
 /// What is wrong, the most urgent first.
 pub(super) fn problems(
@@ -11,6 +13,7 @@ pub(super) fn problems(
     summary: &Summary,
     machines: &[Judged],
     unreadable: &[Unreadable],
+    now: Timestamp,
 ) -> Vec<Problem> {
     let of_pool =
         |kind, message: String, hint| Problem { kind, machines: Vec::new(), message, hint };
@@ -38,6 +41,20 @@ pub(super) fn problems(
         let of = it.class.as_ref().map_or("the pool".to_owned(), |class| format!("class {class}"));
         let message = format!("{of} has as many machines as max-machines allows: {}", it.max);
         of_pool(ProblemKind::AtCeiling, message, "raise max-machines, or wait for machines to end")
+    });
+    // A count that no refresh and no launch has made since midnight is of the day before.
+    let spend = summary.spend.filter(|it| it.is_near_cap() && now < end_of(it.day));
+    let spend = spend.map(|it| {
+        let message = format!(
+            "four fifths of max-spend-per-day or more are spent or reserved on {} (UTC): {}",
+            it.date(),
+            it.cap
+        );
+        of_pool(
+            ProblemKind::SpendNearCap,
+            message,
+            "raise max-spend-per-day, or wait for the next day",
+        )
     });
     let unreadable = (!unreadable.is_empty()).then(|| {
         let message = format!("records that cannot be read: {}", unreadable.len());
@@ -70,7 +87,12 @@ pub(super) fn problems(
         ),
     ];
     let first = closed.into_iter().chain(overdue).chain(unknown);
-    first.chain(of_machines.into_iter().flatten()).chain(full).chain(unreadable).collect()
+    first
+        .chain(of_machines.into_iter().flatten())
+        .chain(full)
+        .chain(spend)
+        .chain(unreadable)
+        .collect()
 }
 
 fn counted(machines: usize) -> String {

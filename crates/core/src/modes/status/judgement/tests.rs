@@ -4,11 +4,13 @@ use crate::model::departure::Departure;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
 use crate::model::machine_label::MachineLabel;
+use crate::model::money::Money;
 use crate::model::readiness::{IdleRegistration, NOTHING_SAID, Readiness, ReadinessNote};
 use crate::model::record::{Counts, MachineSpec};
 use crate::model::requirements::UsageClass;
 use crate::model::reuse::Reuse;
 use crate::model::signal::{Signal, used_up};
+use crate::model::spend::Spend;
 
 fn noon() -> Timestamp {
     Timestamp::parse("2026-05-31T12:00:00Z").unwrap()
@@ -402,4 +404,29 @@ fn an_idle_machine_is_ready_or_unready_where_it_is_to_be_registered() {
             assert!(kinds.iter().all(|kind| *kind == ProblemKind::Unready), "{name}: {kinds:?}");
         }
     }
+}
+
+#[test]
+fn money_is_a_problem_from_four_fifths_of_the_cap_on_and_on_its_own_day_only() {
+    let (since, day) = (noon().before(minutes(30)), noon().before(minutes(12 * 60)));
+    let dollars = |dollars| Money::from_dollars(dollars).unwrap();
+    let problems = |committed, day| {
+        let mut count = MachineCount::empty(since);
+        count.spend = Some(Spend {
+            since,
+            day,
+            as_of: noon(),
+            spent: dollars(1.0),
+            hourly: Money::ZERO,
+            committed: dollars(committed),
+        });
+        let mut reading = reading(Vec::new());
+        reading.settings.max_spend_per_day = Some(dollars(10.0));
+        (reading.settings.ceiling_since, reading.settings.spend_since) = (Some(since), Some(since));
+        reading.count = Some(count);
+        judge(reading).summary.problems.iter().map(|it| it.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(7.9, day), []);
+    assert_eq!(problems(8.0, day), [ProblemKind::SpendNearCap]);
+    assert_eq!(problems(8.0, day.before(minutes(24 * 60))), [], "that was yesterday");
 }
