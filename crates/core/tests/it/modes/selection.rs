@@ -122,6 +122,22 @@ async fn the_cost_of_a_warm_provision_grows_with_what_is_asked_for_alone() {
 }
 
 #[tokio::test]
+async fn a_pool_that_does_not_delete_tickets_delays_no_hand_over() {
+    let harness = Harness::new().await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.memory.pool.fail("delete");
+    let begun = harness.plane.now();
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!((outcome.failure.clone(), outcome.count(MachineSource::Warm)), (None, 1));
+    let handed_over = harness.record("i-a").unwrap().updated_at.since(begun);
+    assert!(handed_over < Duration::from_millis(500), "{handed_over:?}");
+    let ended = harness.plane.now().since(begun);
+    assert!(ended < Duration::from_secs(3), "it does not wait for the deletes for long: {ended:?}");
+    harness.memory.pool.repair();
+    assert_eq!(harness.depth().await, 1, "the ticket stays");
+}
+
+#[tokio::test]
 async fn a_ticket_of_an_earlier_idle_state_wins_nothing() {
     let harness = Harness::with(&[("agent-poll-running-sec", "5")]).await;
     let record = harness.idle("i-a", "c6i.large").await;
