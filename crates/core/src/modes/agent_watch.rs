@@ -148,8 +148,8 @@ mod tests {
         for waited in join_all(waits).await {
             assert!(matches!(waited, Ok(Watched::Judged(()))), "{waited:?}");
         }
-        // At once, and at three multiples of 10 ms.
-        let latest = begun + Duration::from_millis(30);
+        // At once, and at three multiples of 5 ms.
+        let latest = begun + Duration::from_millis(15);
         assert!(plane.clock.steady() <= latest, "{:?}", plane.clock.steady() - begun);
         assert_eq!(memory.store.calls()["agent_status"], 4, "they shared the first look");
         assert_eq!(watch.waits.left(), 0);
