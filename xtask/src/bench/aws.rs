@@ -60,6 +60,7 @@ fn report(folder: &Path) -> Result<bool, TaskError> {
     let results = Results::of(&json);
     let judgements = judgement::all(&results);
     print(&table::table(&results, &judgements));
+    print(&table::cpu_table(&results, &judgements));
     for (name, theme) in plot::THEMES {
         let file = folder.join(format!("aws-{name}.svg"));
         let drawn = plot::draw(&judgements, theme);
