@@ -32,6 +32,8 @@ pub(crate) struct HarnessOptions {
     pub(crate) checked: bool,
     /// What the gateway adds to each call, of the control plane and of agents.
     pub(crate) latency: Duration,
+    /// Whether EC2 forgets terminated machines after a second, and not after an hour as AWS does.
+    pub(crate) forgets: bool,
     /// Receives each finished request.
     pub(crate) watch: Option<Sender<LogEntry>>,
     /// The program of the control plane and of agents, if not [`program`].
@@ -64,7 +66,12 @@ impl BenchHarness {
             true => GatewayOptions::on(&emulators),
             false => GatewayOptions::at(&emulators.dynamodb, &emulators.ministack),
         };
+        let terminated_stay = match options.forgets {
+            true => Duration::from_secs(1),
+            false => base.terminated_stay,
+        };
         let gateway = Gateway::start(GatewayOptions {
+            terminated_stay,
             command: options.agents.then_some(command),
             boot: options.boot,
             capacity: Capacity::default(),
