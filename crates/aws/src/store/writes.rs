@@ -6,6 +6,7 @@
 //! is not so, the change is made by itself, and its guard decides.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{join, join_all};
 use ondeck_core::lifecycle::{Change, Next, Verdict};
@@ -20,6 +21,28 @@ use super::keys::Item;
 
 /// Claims that wait for others.
 pub(super) type Claims = Batcher<Change, PortResult<Verdict>>;
+
+/// The records that claims of this process have left. They may have changed since.
+#[derive(Debug, Default)]
+pub(super) struct ClaimedRecords(Mutex<HashMap<InstanceId, Record>>);
+
+impl ClaimedRecords {
+    /// The records of the instances that these changes are about, as far as they are known.
+    pub(super) fn of(&self, changes: &[Change]) -> Vec<Option<Record>> {
+        let known = self.all();
+        changes.iter().map(|change| known.get(change.id()).cloned()).collect()
+    }
+
+    fn note(&self, verdict: &PortResult<Verdict>) {
+        if let Ok(Verdict::Agreed(record)) = verdict {
+            self.all().insert(record.id.clone(), record.clone());
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<InstanceId, Record>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Whether a change gives a run a machine that has a record already.
 pub(super) fn is_claim(change: &Change) -> bool {
@@ -48,7 +71,9 @@ impl DynamoStore {
             let (noted, known) = join(notes, self.known(&changes)).await;
             Ok(self.write_together(&changes, noted, known).await)
         };
-        self.claims.ask(change.clone(), make).await?
+        let verdict = self.claims.ask(change.clone(), make).await?;
+        self.claimed.note(&verdict);
+        verdict
     }
 
     /// The records that changes are about. Those that cannot be read are missing: the change by itself
