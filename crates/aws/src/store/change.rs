@@ -66,7 +66,8 @@ pub(super) fn part(
         .set_expression_attribute_names(Some(names))
         .set_expression_attribute_values(Some(values))
         .update_expression(effect)
-        .condition_expression(condition);
+        .condition_expression(condition)
+        .return_values_on_condition_check_failure(OnRefusal::AllOld);
     TransactWriteItem::builder().update(update.build().expect("a table and a key")).build()
 }
 
@@ -257,7 +258,13 @@ fn event_item(change: &Change, before: Option<&Record>, after: &Record, shards: 
     events::item_of(&row, concerns, shards)
 }
 
-fn refused(change: &Change, found: Option<&Item>, shards: u32) -> (Verdict, Option<Item>) {
+/// The verdict on a change that was not made because of the record that was found, and the item of its
+/// event if it had been made before.
+pub(super) fn refused(
+    change: &Change,
+    found: Option<&Item>,
+    shards: u32,
+) -> (Verdict, Option<Item>) {
     match found.filter(|item| !item.is_empty()).map(rows::record) {
         None => (Verdict::Refused(None), None),
         Some(Err(unreadable)) => (Verdict::Unreadable(unreadable), None),
