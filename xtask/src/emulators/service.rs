@@ -41,6 +41,11 @@ impl Service {
         Ok(Service { kind, port, process })
     }
 
+    /// The id of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

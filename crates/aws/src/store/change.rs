@@ -13,7 +13,7 @@ use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::ports::PortResult;
 
 use super::events;
-use super::guard::condition;
+use super::guard::{Condition, condition};
 use super::keys::{Item, Key, List, names_in, number, text};
 use super::rows;
 use super::table::{Statement, Table};
@@ -49,16 +49,25 @@ pub(super) async fn apply(
     }
 }
 
-/// The part of a transaction that makes a change.
-pub(super) fn part(table: &Table, change: &Change, shards: u32) -> TransactWriteItem {
-    let Expressions { effect, condition, names, values } = expressions(change, shards);
+/// The part of a transaction that makes a change. If the record is `known` and the guard admits it, the
+/// condition is that it still is that one, which is shorter than the guard.
+pub(super) fn part(
+    table: &Table,
+    change: &Change,
+    known: Option<&Record>,
+    shards: u32,
+) -> TransactWriteItem {
+    let known = known.filter(|known| change.applied_to(Some(known)).is_some());
+    let condition = known.map_or_else(|| condition(change.guard()), still_is);
+    let Expressions { effect, condition, names, values } = under(condition, change, shards);
     let update = Update::builder()
         .table_name(&table.name)
         .set_key(Some(Key::record(change.id()).attributes()))
         .set_expression_attribute_names(Some(names))
         .set_expression_attribute_values(Some(values))
         .update_expression(effect)
-        .condition_expression(condition);
+        .condition_expression(condition)
+        .return_values_on_condition_check_failure(OnRefusal::AllOld);
     TransactWriteItem::builder().update(update.build().expect("a table and a key")).build()
 }
 
@@ -85,12 +94,32 @@ struct Expressions {
 }
 
 fn expressions(change: &Change, shards: u32) -> Expressions {
-    let condition = condition(change.guard());
+    under(condition(change.guard()), change, shards)
+}
+
+fn under(condition: Condition, change: &Change, shards: u32) -> Expressions {
     let effect = effect(change.next(), change, shards);
     let mut values = effect.values;
     values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), value)));
     let names = names_in(&[&effect.text, &condition.text]);
     Expressions { effect: effect.text, condition: condition.text, names, values }
+}
+
+/// The condition that a record still is this one. It names all attributes that a guard looks at, and
+/// `updatedAt`, which each change sets. So a record that meets it is the one that a guard has admitted.
+fn still_is(known: &Record) -> Condition {
+    const TEXT: &str = "#state = :wasState AND #runId = :wasOfRun AND #threshold = :wasUntil \
+         AND #generation = :wasGeneration AND #runs = :wasRuns AND #updatedAt = :wasUpdated";
+    let threshold = known.threshold.map(|at| at.to_string()).unwrap_or_default();
+    let values = vec![
+        (":wasState", text(known.state)),
+        (":wasOfRun", text(known.run.as_ref().map_or("", RunId::as_str))),
+        (":wasUntil", text(threshold)),
+        (":wasGeneration", number(known.counts.generation)),
+        (":wasRuns", number(known.counts.runs)),
+        (":wasUpdated", text(known.updated_at)),
+    ];
+    Condition { text: TEXT.to_owned(), values }
 }
 
 /// The statement that makes a change if the record is still `known`, and what it then leaves, with the
@@ -229,7 +258,13 @@ fn event_item(change: &Change, before: Option<&Record>, after: &Record, shards: 
     events::item_of(&row, concerns, shards)
 }
 
-fn refused(change: &Change, found: Option<&Item>, shards: u32) -> (Verdict, Option<Item>) {
+/// The verdict on a change that was not made because of the record that was found, and the item of its
+/// event if it had been made before.
+pub(super) fn refused(
+    change: &Change,
+    found: Option<&Item>,
+    shards: u32,
+) -> (Verdict, Option<Item>) {
     match found.filter(|item| !item.is_empty()).map(rows::record) {
         None => (Verdict::Refused(None), None),
         Some(Err(unreadable)) => (Verdict::Unreadable(unreadable), None),
@@ -277,7 +312,7 @@ fn event(change: &Change, from: Option<State>, after: &Record) -> EventRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::lifecycle::{Created, Idle, Instance, Live};
+    use ondeck_core::lifecycle::{Claimed, Created, Idle, Instance, Live};
     use ondeck_core::model::record::{Counts, MachineSpec};
     use ondeck_core::model::reuse::Reuse;
     use ondeck_core::model::timestamp::Timestamp;
@@ -335,6 +370,22 @@ mod tests {
              #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
              #listSort = :listSort"
         );
+    }
+
+    #[test]
+    fn the_condition_of_a_known_record_is_that_it_has_not_changed() {
+        let (now, span) = (Timestamp::from_millis(0), Duration::from_secs(1));
+        let claimed = record(State::Claimed, Some("7"));
+        let change = Instance::<Claimed>::believe(&claimed).unwrap().commit(now, span);
+        let short = still_is(&claimed);
+        let Expressions { condition, names, values, .. } = under(short, change.change(), 1);
+        assert_eq!(condition.matches(" AND ").count(), 5, "{condition}");
+        for attribute in ["state", "runId", "threshold", "generation", "runs", "updatedAt"] {
+            assert!(condition.contains(&format!("#{attribute} = :was")), "{condition}");
+            assert!(names.contains_key(&format!("#{attribute}")), "{names:?}");
+        }
+        assert_eq!(values[":wasOfRun"], text("7"));
+        assert_eq!(values[":runId"], text("7"), "what is set has other names");
     }
 
     #[test]

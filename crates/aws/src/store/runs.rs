@@ -1,6 +1,6 @@
 //! Which instances may be a run's: one item for each run, with the set of them.
 //!
-//! An instance is added to the set before the write that makes it the run's. So the set may name
+//! An instance is added to the set before the write that makes it the run's, or by it. So the set may name
 //! instances that never were the run's, or are no longer, but it never misses one that is; and
 //! each is looked at before it counts.
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
 use futures_util::future::try_join_all;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
@@ -61,6 +61,12 @@ impl Runs {
         Ok(())
     }
 
+    /// Remembers notes that were made otherwise, see [`part`].
+    pub(super) fn are_noted(&self, run: &RunId, ids: &BTreeSet<&InstanceId>, at: Timestamp) {
+        let places = ids.iter().map(|id| ((run.clone(), (*id).clone()), at));
+        self.noted().extend(places);
+    }
+
     fn noted(&self) -> MutexGuard<'_, HashMap<(RunId, InstanceId), Timestamp>> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,15 +86,42 @@ async fn write(table: &Table, notes: Vec<Note>) -> PortResult<Vec<()>> {
             .update_item()
             .table_name(&table.name)
             .set_key(Some(Key::run(&run).attributes()))
-            .update_expression("ADD instances :ids SET updatedAt = :at, #ttl = :ttl")
+            .update_expression(ADDITION)
             .expression_attribute_names("#ttl", "ttl")
-            .expression_attribute_values(":ttl", number((at + KEPT).millis() / 1_000))
-            .expression_attribute_values(":ids", AttributeValue::Ss(ids.into_iter().collect()))
-            .expression_attribute_values(":at", text(at));
+            .set_expression_attribute_values(Some(added(ids.into_iter().collect(), at)));
         table.call("UpdateItem", update.send()).await
     });
     try_join_all(writes).await?;
     Ok(answers)
+}
+
+/// The part of a transaction that adds instances to the set of a run.
+pub(super) fn part(
+    table: &Table,
+    run: &RunId,
+    ids: &BTreeSet<&InstanceId>,
+    at: Timestamp,
+) -> TransactWriteItem {
+    let ids = ids.iter().map(ToString::to_string).collect();
+    let update = Update::builder()
+        .table_name(&table.name)
+        .set_key(Some(Key::run(run).attributes()))
+        .update_expression(ADDITION)
+        .expression_attribute_names("#ttl", "ttl")
+        .set_expression_attribute_values(Some(added(ids, at)));
+    TransactWriteItem::builder().update(update.build().expect("a table and a key")).build()
+}
+
+/// Adds instances to a set, which is created if it is missing.
+const ADDITION: &str = "ADD instances :ids SET updatedAt = :at, #ttl = :ttl";
+
+fn added(ids: Vec<String>, at: Timestamp) -> HashMap<String, AttributeValue> {
+    let values = [
+        (":ttl", number((at + KEPT).millis() / 1_000)),
+        (":ids", AttributeValue::Ss(ids)),
+        (":at", text(at)),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The records that belong to a run now: a look at its set, and one at each that it names.

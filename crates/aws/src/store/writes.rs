@@ -1,29 +1,66 @@
 //! Changes of records: one by itself, several in batches, and claims that are made at the same moment.
 //!
-//! A run of fifty machines would make fifty claims, each a call of its own. Their records are read beside
-//! the write of the run's set instead, and the claims go 25 in a call, as reaps and releases do. Each
-//! statement of a batch requires that the record still is the one that its guard has admitted. Where that
-//! is not so, the change is made by itself, and its guard decides.
+//! A run of fifty machines would make fifty claims, each a call of its own, after the write of the run's
+//! set. The set and all claims of the moment are one transaction instead, in which each claim has its guard.
+//! If a machine was lost, none of them is made, and the answer says which were lost. The others, and claims
+//! that do not fit into one transaction, go 25 in a call after the set is written, as reaps and releases do.
+//! Each statement of a batch requires that the record still is the one that its guard has admitted. Where
+//! that is not so, the change is made by itself, and its guard decides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::CancellationReason;
 use futures_util::future::{join, join_all};
 use ondeck_core::lifecycle::{Change, Next, Verdict};
-use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::record::Record;
-use ondeck_core::ports::{PortResult, Store};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::{Record, Unreadable};
+use ondeck_core::ports::{PortError, PortResult, Store};
 use ondeck_core::runtime::batcher::Batcher;
 
-use super::DynamoStore;
 use super::change::{self, joined_run};
 use super::keys::Item;
+use super::{DynamoStore, TRANSACTION_ITEMS, runs};
+use crate::error::{DYNAMODB, unavailable};
 
 /// Claims that wait for others.
 pub(super) type Claims = Batcher<Change, PortResult<Verdict>>;
 
+/// The records that claims of this process have left. They may have changed since.
+#[derive(Debug, Default)]
+pub(super) struct ClaimedRecords(Mutex<HashMap<InstanceId, Record>>);
+
+impl ClaimedRecords {
+    /// The records of the instances that these changes are about, as far as they are known.
+    pub(super) fn of(&self, changes: &[Change]) -> Vec<Option<Record>> {
+        let known = self.all();
+        changes.iter().map(|change| known.get(change.id()).cloned()).collect()
+    }
+
+    fn note(&self, verdict: &PortResult<Verdict>) {
+        if let Ok(Verdict::Agreed(record)) = verdict {
+            self.all().insert(record.id.clone(), record.clone());
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<InstanceId, Record>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whether a change gives a run a machine that has a record already.
 pub(super) fn is_claim(change: &Change) -> bool {
     matches!(change.next(), Next::Update { .. }) && joined_run(change).is_some()
+}
+
+/// What came of a transaction of claims.
+enum Transaction {
+    Made,
+    /// Nothing was written. The verdicts on those that were lost.
+    Undone(Vec<Option<Verdict>>),
+    /// It may have been made.
+    Failed(PortError),
 }
 
 /// How one of several changes is made.
@@ -40,15 +77,114 @@ impl DynamoStore {
     pub(super) async fn claim(&self, change: &Change) -> PortResult<Verdict> {
         let make = |changes: Vec<Change>| async move {
             let changes: Vec<&Change> = changes.iter().collect();
-            let notes = join_all(changes.iter().map(|change| self.note(change)));
-            if changes.len() == 1 {
-                let noted = notes.await;
-                return Ok(self.write_together(&changes, noted, HashMap::new()).await);
-            }
-            let (noted, known) = join(notes, self.known(&changes)).await;
-            Ok(self.write_together(&changes, noted, known).await)
+            Ok(self.claim_all(&changes).await)
         };
-        self.claims.ask(change.clone(), make).await?
+        let verdict = self.claims.ask(change.clone(), make).await?;
+        self.claimed.note(&verdict);
+        verdict
+    }
+
+    async fn claim_all(&self, changes: &[&Change]) -> Vec<PortResult<Verdict>> {
+        let (made, known) = join(self.claim_with_set(changes), self.known(changes)).await;
+        let answers = match made {
+            Transaction::Made => {
+                let verdicts = changes.iter().map(|change| self.claimed_now(change, &known));
+                return join_all(verdicts).await;
+            }
+            Transaction::Failed(error) => return vec![Err(error); changes.len()],
+            Transaction::Undone(answers) => answers,
+        };
+        // Those that were not lost are made after the set is written.
+        let rest = changes.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+        let rest: Vec<&Change> = rest.map(|(change, _)| *change).collect();
+        let noted = join_all(rest.iter().map(|change| self.note(change))).await;
+        let known = if rest.len() > 1 { known } else { HashMap::new() };
+        let mut made = self.write_together(&rest, noted, known).await.into_iter();
+        let verdict = |answer: Option<Verdict>| match answer {
+            Some(lost) => Some(Ok(lost)),
+            None => made.next(),
+        };
+        answers.into_iter().filter_map(verdict).collect()
+    }
+
+    /// Adds the machines to the run's set and makes all claims, or does nothing. So there is no moment in
+    /// which a machine is the run's and is missing in its set.
+    async fn claim_with_set(&self, changes: &[&Change]) -> Transaction {
+        let none = || Transaction::Undone(changes.iter().map(|_| None).collect());
+        let runs: HashSet<&RunId> =
+            changes.iter().filter_map(|change| joined_run(change)).collect();
+        let ids: BTreeSet<&InstanceId> = changes.iter().map(|change| change.id()).collect();
+        let run = match (runs.into_iter().collect::<Vec<_>>().as_slice(), changes.first()) {
+            ([run], Some(first)) if ids.len() == changes.len() => (*run, first.at()),
+            // A transaction must not name an item twice.
+            _ => return none(),
+        };
+        if changes.len() >= TRANSACTION_ITEMS {
+            return none();
+        }
+        let shards = self.layout.shards();
+        let claims = changes.iter().map(|change| change::part(&self.table, change, None, shards));
+        let set = runs::part(&self.table, run.0, &ids, run.1);
+        let write = self.table.client.transact_write_items();
+        let write = write.set_transact_items(Some(std::iter::once(set).chain(claims).collect()));
+        let written = self.table.ask(write.send()).await;
+        self.seen.forget();
+        let error = match written {
+            Ok(_) => {
+                self.runs.are_noted(run.0, &ids, run.1);
+                return Transaction::Made;
+            }
+            Err(error) => error,
+        };
+        let Some(TransactWriteItemsError::TransactionCanceledException(undone)) =
+            error.as_service_error()
+        else {
+            return Transaction::Failed(self.table.port_error("TransactWriteItems", &error));
+        };
+        // The first reason is about the set.
+        let reasons = undone.cancellation_reasons().iter().skip(1).map(Some);
+        let reasons = reasons.chain(std::iter::repeat(None));
+        let answer = |(change, reason): (&&Change, Option<&CancellationReason>)| {
+            let lost = reason.filter(|it| it.code() == Some("ConditionalCheckFailed"))?;
+            let (verdict, event) = change::refused(change, lost.item(), shards);
+            event.into_iter().for_each(|event| self.outbox.add(event));
+            Some(verdict)
+        };
+        Transaction::Undone(changes.iter().zip(reasons).map(answer).collect())
+    }
+
+    /// What a claim has left that was made a moment ago, while the records were read.
+    async fn claimed_now(
+        &self,
+        change: &Change,
+        known: &HashMap<InstanceId, Record>,
+    ) -> PortResult<Verdict> {
+        let left = |read: &Record| match change.is_done_in(read) {
+            true => Some(read.clone()),
+            false => change.applied_to(Some(read)),
+        };
+        let record = match known.get(change.id()).and_then(left) {
+            Some(record) => record,
+            None => match self.read_claimed(change).await? {
+                Ok(record) => record,
+                Err(unreadable) => return Ok(Verdict::Unreadable(unreadable)),
+            },
+        };
+        self.outbox.add(change::event_of(change, self.layout.shards()));
+        Ok(Verdict::Agreed(record))
+    }
+
+    /// Reads the record that a claim has left. If that fails, the caller repeats the claim, and recognises
+    /// what it has done.
+    async fn read_claimed(&self, change: &Change) -> PortResult<Result<Record, Unreadable>> {
+        let listing = self.records(std::slice::from_ref(change.id())).await?;
+        if let Some(unreadable) = listing.unreadable.into_iter().next() {
+            return Ok(Err(unreadable));
+        }
+        let found = listing.records.into_iter().find(|record| change.is_done_in(record));
+        let gone =
+            || unavailable(DYNAMODB, "TransactWriteItems", &"the claimed record has changed");
+        found.map(Ok).ok_or_else(gone)
     }
 
     /// The records that changes are about. Those that cannot be read are missing: the change by itself

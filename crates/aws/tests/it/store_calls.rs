@@ -31,7 +31,7 @@ fn count(calls: &[Call], action: &str) -> usize {
 }
 
 #[tokio::test]
-async fn ten_claims_at_once_are_one_write_after_one_note() {
+async fn ten_claims_at_once_are_one_write_together_with_the_set_of_their_run() {
     let harness = StoreHarness::set_up().await;
     let (store, proxy) = through_proxy(&harness).await;
     let names: Vec<String> = (0..10).map(|n| format!("i-{n}")).collect();
@@ -41,22 +41,30 @@ async fn ten_claims_at_once_are_one_write_after_one_note() {
 
     let claims: Vec<_> = idles.iter().map(|idle| claim(idle, "7")).collect();
     let verdicts = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
+    let mut claimed = Vec::new();
+    for verdict in verdicts {
+        let Verdict::Agreed(record) = verdict else { panic!("{verdict:?}") };
+        claimed.push(record);
+    }
     store.finish().await.unwrap();
     let calls = proxy.calls();
     // One write for all of their events, or three where it took long.
     let events = count(&calls, "BatchWriteItem");
-    assert!((1..=3).contains(&events) && calls.len() == 3 + events, "{calls:?}");
-    let position = |action: &str| calls.iter().position(|call| call.action == action).unwrap();
-    assert!(position("UpdateItem") < position("BatchExecuteStatement"), "the note comes first");
-    assert!(position("BatchGetItem") < position("BatchExecuteStatement"), "and the records");
-    assert!(calls[position("UpdateItem")].body.contains("ADD instances"));
+    assert!((1..=3).contains(&events) && calls.len() == 2 + events, "{calls:?}");
+    let of = |action: &str| calls.iter().find(|call| call.action == action).unwrap();
+    assert!(of("TransactWriteItems").body.contains("ADD instances"), "the set is part of it");
+    assert_eq!(of("BatchGetItem").body.matches("INSTANCE#").count(), 10, "and beside it");
 
     let again = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
-    assert!(again.iter().all(|verdict| matches!(verdict, Verdict::Refused(Some(_)))));
+    let found = again.into_iter().map(|verdict| match verdict {
+        Verdict::Refused(Some(found)) => found,
+        verdict => panic!("{verdict:?}"),
+    });
+    assert_eq!(found.collect::<Vec<_>>(), claimed, "the answer brings what was left");
     store.finish().await.unwrap();
     let again = proxy.calls();
-    assert_eq!(count(&again, "UpdateItem"), 10, "what was noted is not noted again");
+    assert_eq!(count(&again, "TransactWriteItems"), 1, "{again:?}");
+    assert_eq!(count(&again, "UpdateItem") + count(&again, "BatchExecuteStatement"), 0);
 
     assert_eq!(store.of_run(&run("7")).await.unwrap().records.len(), 10);
     assert_eq!(proxy.actions(), ["GetItem", "BatchGetItem"]);
@@ -66,7 +74,7 @@ async fn ten_claims_at_once_are_one_write_after_one_note() {
 }
 
 #[tokio::test]
-async fn a_claim_that_a_batch_cannot_make_is_made_by_itself() {
+async fn one_lost_machine_leaves_the_other_claims_to_a_batch() {
     let harness = StoreHarness::set_up().await;
     let (store, proxy) = through_proxy(&harness).await;
     let idles = join_all(["i-1", "i-2", "i-3"].map(|name| idle(&store, name))).await;
@@ -84,8 +92,12 @@ async fn a_claim_that_a_batch_cannot_make_is_made_by_itself() {
         (Ok(Verdict::Agreed(_)), Ok(Verdict::Agreed(_)))
     ));
     let calls = proxy.calls();
-    let alone = count(&calls, "UpdateItem") - 1;
-    assert_eq!((alone, count(&calls, "BatchExecuteStatement")), (1, 1), "{calls:?}");
+    let set = calls.iter().position(|call| call.action == "UpdateItem").unwrap();
+    let batch = calls.iter().position(|call| call.action == "BatchExecuteStatement").unwrap();
+    assert!(set < batch, "the set is written before: {calls:?}");
+    assert_eq!((count(&calls, "UpdateItem"), count(&calls, "BatchExecuteStatement")), (1, 1));
+    let of_run = store.of_run(&run("7")).await.unwrap();
+    assert_eq!(of_run.records.len(), 2, "the set misses none of them");
 
     // The records cannot be read: no claim fails for that.
     let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
@@ -97,8 +109,7 @@ async fn a_claim_that_a_batch_cannot_make_is_made_by_itself() {
     let claims: Vec<_> = more.iter().map(|idle| claim(idle, "7")).collect();
     let verdicts = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
-    let calls = proxy.calls();
-    assert_eq!((count(&calls, "UpdateItem"), count(&calls, "BatchExecuteStatement")), (3, 0));
+    assert_eq!(count(&proxy.calls(), "TransactWriteItems"), 1);
     harness.done().await;
 }
 
@@ -120,7 +131,9 @@ async fn machines_are_handed_over_in_one_call_with_their_events() {
     let answers = plane.apply_together(commits()).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     store.finish().await.unwrap();
-    assert_eq!(proxy.actions(), ["TransactWriteItems"]);
+    let [hand_over] = &proxy.calls()[..] else { panic!("one call") };
+    assert_eq!(hand_over.action, "TransactWriteItems");
+    assert!(!hand_over.body.contains("attribute_type"), "the claims' records are known");
     for id in names.iter().map(|name| instance(name)) {
         let events = store.events(&EventsOf::Machine(id)).await.unwrap();
         let [.., claim, commit] = events.as_slice() else { panic!("{events:?}") };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use ondeck_aws::{DynamoStore, EventsOf};
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
 use ondeck_core::model::ids::RunId;
@@ -67,17 +67,51 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[tokio::test]
-async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
+async fn a_claim_is_not_made_without_the_note_of_its_run() {
     let (harness, store, proxy) = through_proxy().await;
-    let idle = idle(&harness.store().await, "i-1").await;
+    let before = harness.store().await;
+    let idles = join_all(["i-1", "i-2"].map(|name| idle(&before, name))).await;
     let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
     let is_note = |call: &Call| call.body.contains("ADD instances");
-    proxy.script(once(is_note, ProxyAction::Answer(400, throttled.to_owned())));
-    let error = store.write(&claim(&idle, "7")).await.unwrap_err();
+    let refuse = || proxy.script(once(is_note, ProxyAction::Answer(400, throttled.to_owned())));
+    refuse();
+    let error = store.write(&claim(&idles[0], "7")).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
-    assert_eq!(proxy.calls().len(), 1, "no claim without its note");
-    assert!(matches!(store.write(&claim(&idle, "7")).await, Ok(Verdict::Agreed(_))));
-    assert_eq!(proxy.calls().len(), 2, "the note is made up for");
+    assert!(matches!(store.write(&claim(&idles[0], "7")).await, Ok(Verdict::Agreed(_))));
+    let actions = proxy.actions();
+    let transactions = actions.iter().filter(|action| *action == "TransactWriteItems").count();
+    assert_eq!((transactions, actions.len()), (2, 4), "with the reads beside them: {actions:?}");
+
+    // Another run has one of two machines, so that the set of the run is written by itself.
+    let claims = idles.iter().map(|idle| claim(idle, "8")).collect::<Vec<_>>();
+    let is_set = move |call: &Call| call.action == "UpdateItem" && is_note(call);
+    proxy.script(once(is_set, ProxyAction::Answer(400, throttled.to_owned())));
+    let verdicts = join_all(claims.iter().map(|claim| store.write(claim))).await;
+    assert!(matches!(verdicts[0], Ok(Verdict::Refused(Some(_)))), "{verdicts:?}");
+    assert!(matches!(verdicts[1], Err(PortError::Unavailable { .. })), "{verdicts:?}");
+    let calls = proxy.calls();
+    assert!(!calls.iter().any(|call| call.action == "BatchExecuteStatement"), "{calls:?}");
+    assert!(matches!(store.write(&claims[1]).await, Ok(Verdict::Agreed(_))));
+    assert_eq!(store.of_run(&run("8")).await.unwrap().records.len(), 1);
+    harness.done().await;
+}
+
+/// Through the plane, as a provision does it.
+#[tokio::test]
+async fn a_claim_whose_answer_is_lost_is_recognised() {
+    let (harness, store, proxy) = through_proxy().await;
+    let (mut plane, _) = plane();
+    plane.store = Arc::new(store.clone());
+    let idle = idle(&harness.store().await, "i-1").await;
+    proxy.script(once(|call| call.action == "TransactWriteItems", ProxyAction::Lose));
+    let claimed = plane.apply(idle.claim(&run("7"), noon(), HOUR)).await.unwrap();
+    assert_eq!(claimed.id(), idle.id());
+    let calls = proxy.actions();
+    assert_eq!(calls.iter().filter(|call| *call == "TransactWriteItems").count(), 2, "{calls:?}");
+    assert_eq!(store.of_run(&run("7")).await.unwrap().records.len(), 1);
+    store.finish().await.unwrap();
+    let events = store.events(&EventsOf::Machine(idle.id().clone())).await.unwrap();
+    assert_eq!(events.iter().filter(|event| event.transition == "claim").count(), 1, "{events:?}");
     harness.done().await;
 }
 

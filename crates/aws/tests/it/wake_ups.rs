@@ -115,6 +115,33 @@ async fn a_machine_without_a_queue_is_no_error_and_keeps_no_mode_waiting() {
     harness.store.done().await;
 }
 
+/// A fleet that is claimed at once is woken at once.
+#[tokio::test]
+async fn many_wake_ups_are_under_way_at_the_same_time_and_not_all() {
+    let harness = WakeHarness::new().await;
+    let control = harness.control().await;
+    let endpoint = harness.gateway.endpoint("control");
+    let slow = AwsFault::Delay(Duration::from_millis(300));
+    endpoint.inject(AwsFaultRule::new(slow).operation("SendMessage"));
+    for n in 0..60 {
+        control.wake(&[instance(&format!("i-{n}"))]);
+    }
+    let sent = || {
+        let log = endpoint.log().into_iter();
+        log.filter(|entry| entry.operation == "SendMessage").collect::<Vec<_>>()
+    };
+    let begun = Instant::now();
+    while sent().len() < 60 {
+        assert!(begun.elapsed() < LONG, "{} of 60", sent().len());
+        tokio::task::yield_now().await;
+    }
+    let sent = sent();
+    let beside = |at| sent.iter().filter(|other| other.at <= at && at < other.ended()).count();
+    let most = sent.iter().map(|entry| beside(entry.at)).max().unwrap();
+    assert!((17..=48).contains(&most), "{most}");
+    harness.store.done().await;
+}
+
 /// The emulator creates the queue at once; AWS does so a minute after its deletion.
 #[tokio::test]
 async fn a_queue_that_is_deleted_under_its_agent_is_created_again() {

@@ -1,12 +1,12 @@
 //! Agents that are not there. Their signals are written past the gateway by the adapter of the agent:
 //! in advance, or a fixed time after the write that an agent would answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use ondeck_aws::DynamoStore;
 use ondeck_core::model::heartbeat::{Heartbeat, LONGEST_PERIOD};
 use ondeck_core::model::ids::{InstanceId, RunId};
@@ -110,27 +110,40 @@ impl FakeAgents {
         if !is_write {
             return;
         }
-        for id in mentioned(&request.body) {
+        let ids: Vec<InstanceId> = mentioned(&request.body).into_iter().collect();
+        if !ids.is_empty() {
             let agents = self.clone();
-            let answer = async move { agents.answer(&id, due + delay).await };
+            let answer = async move { agents.answer(&ids, due + delay).await };
             drop(self.0.adapters.runtime.spawn(answer));
         }
     }
 
-    async fn answer(&self, id: &InstanceId, due: Instant) {
-        let listing = self.0.adapters.store.records(std::slice::from_ref(id)).await.unwrap();
-        let Some(answer) = listing.records.first().and_then(Answer::to) else { return };
-        let last = self
-            .0
-            .answered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.clone(), answer.clone());
-        if last.as_ref() == Some(&answer) {
-            return;
-        }
+    /// Answers a write of these machines' records. What these calls use of the computer's processors delays
+    /// what is measured, so there is one read for all of them, and a heartbeat only of a machine that has
+    /// not sent one in advance.
+    async fn answer(&self, ids: &[InstanceId], due: Instant) {
+        let listing = self.0.adapters.store.records(ids).await.unwrap();
+        let answers = listing.records.iter().filter_map(|record| {
+            let answer = Answer::to(record)?;
+            self.is_news(&record.id, &answer).then_some((record, answer))
+        });
+        let answers: Vec<_> = answers.collect();
         tokio::time::sleep_until(due.into()).await;
-        futures_util::future::join(self.send_heartbeat(id), self.send(id, &answer)).await;
+        let sent = answers.iter().map(|(record, answer)| async {
+            let beat = async {
+                if record.state == State::Created {
+                    self.send_heartbeat(&record.id).await;
+                }
+            };
+            join(beat, self.send(&record.id, answer)).await;
+        });
+        join_all(sent).await;
+    }
+
+    /// Whether a machine has said something else before, if anything. It says this now.
+    fn is_news(&self, id: &InstanceId, answer: &Answer) -> bool {
+        let mut answered = self.0.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.insert(id.clone(), answer.clone()).as_ref() != Some(answer)
     }
 
     async fn send_heartbeat(&self, id: &InstanceId) {
@@ -171,8 +184,8 @@ impl Answer {
     }
 }
 
-/// The machines whose records a request names.
-fn mentioned(body: &[u8]) -> Vec<InstanceId> {
+/// The machines whose records a request names, each once.
+fn mentioned(body: &[u8]) -> BTreeSet<InstanceId> {
     let text = String::from_utf8_lossy(body);
     let id = |rest: &str| {
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));

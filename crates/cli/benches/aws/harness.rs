@@ -1,6 +1,7 @@
 //! A pool on emulated AWS behind a gateway, and the built program as its user starts it.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::adapters::Adapters;
 use crate::claims;
+use crate::cpu::{self, Cpu};
 
 /// The program to measure instead of the one that was built with the benchmark.
 const PROGRAM: &str = "ONDECK_BENCH_PROGRAM";
@@ -30,6 +32,8 @@ pub(crate) struct HarnessOptions {
     pub(crate) checked: bool,
     /// What the gateway adds to each call, of the control plane and of agents.
     pub(crate) latency: Duration,
+    /// Whether EC2 forgets terminated machines after a second, and not after an hour as AWS does.
+    pub(crate) forgets: bool,
     /// Receives each finished request.
     pub(crate) watch: Option<Sender<LogEntry>>,
     /// The program of the control plane and of agents, if not [`program`].
@@ -62,7 +66,12 @@ impl BenchHarness {
             true => GatewayOptions::on(&emulators),
             false => GatewayOptions::at(&emulators.dynamodb, &emulators.ministack),
         };
+        let terminated_stay = match options.forgets {
+            true => Duration::from_secs(1),
+            false => base.terminated_stay,
+        };
         let gateway = Gateway::start(GatewayOptions {
+            terminated_stay,
             command: options.agents.then_some(command),
             boot: options.boot,
             capacity: Capacity::default(),
@@ -137,6 +146,12 @@ impl BenchHarness {
 
     /// Runs it and expects this exit code. Returns how long the process took, and what it printed.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> (Duration, Value) {
+        let Ran { took, printed, .. } = self.measured(arguments, code);
+        (took, printed)
+    }
+
+    /// Like [`BenchHarness::run`], with the processor time of all that took part.
+    pub(crate) fn measured(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> Ran {
         let mode = arguments[0].as_ref().to_string_lossy();
         let mut command = Command::new(&self.program);
         command
@@ -147,14 +162,30 @@ impl BenchHarness {
             .env("ONDECK_HOME", self.home.path())
             .env("AWS_ENDPOINT_URL", self.control.url())
             .env("AWS_ACCESS_KEY_ID", Role::of_command(&mode).name())
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let before = Cpu::now(&self.gateway);
         let started = Instant::now();
-        let done = command.output().unwrap();
+        let mut child = command.spawn().unwrap();
+        let stderr = cpu::read_beside(child.stderr.take().unwrap());
+        let mut stdout = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        let (status, program) = cpu::wait(&mut child);
         let took = started.elapsed();
-        let stderr = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(code), "{mode}: {stderr}");
-        (took, serde_json::from_slice(&done.stdout).unwrap_or_default())
+        let cpu = Cpu::now(&self.gateway).since(before, program);
+        let stderr = stderr.join().unwrap();
+        assert_eq!(status.code(), Some(code), "{mode}: {}", String::from_utf8_lossy(&stderr));
+        Ran { took, cpu, printed: serde_json::from_slice(&stdout).unwrap_or_default() }
     }
+}
+
+/// What a process of the program has done.
+pub(crate) struct Ran {
+    pub(crate) took: Duration,
+    pub(crate) cpu: Cpu,
+    /// What it printed, if that is JSON.
+    pub(crate) printed: Value,
 }
 
 /// The call that sets a pool up.

@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 
 use crate::adapters::Adapters;
 use crate::calls;
-use crate::harness::BenchHarness;
+use crate::cpu::Cpu;
+use crate::harness::{BenchHarness, Ran};
 use crate::selection::{self, is_selected};
 use load::Load;
 
@@ -69,8 +70,9 @@ struct Round {
     trips: usize,
     /// What the provider and the agents took of the time, where the row says so.
     outside: Duration,
-    /// The operations in the order in which they began, each with its start in milliseconds. A reader of
-    /// the results sees from them which calls follow each other.
+    cpu: Cpu,
+    /// The operations in the order in which they began, each with its start and how long it took, in
+    /// milliseconds. A reader of the results sees from them which calls follow each other.
     operations: Vec<String>,
 }
 
@@ -208,33 +210,34 @@ impl Round {
     /// Runs the program and looks at its calls.
     fn of(harness: &BenchHarness, arguments: &[String], code: i32) -> (Round, Value) {
         harness.control.reset();
-        let (took, printed) = harness.run(arguments, code);
+        let Ran { took, cpu, printed } = harness.measured(arguments, code);
         let log = harness.control.log();
         let (calls, trips) = (harness.control.total(), critical_path(&log).len());
         let operations = operations(log);
-        (Round { took, calls, trips, outside: Duration::ZERO, operations }, printed)
+        (Round { took, calls, trips, outside: Duration::ZERO, cpu, operations }, printed)
     }
 
     fn to_json(&self, round_trip: Duration) -> Value {
-        let Round { took, calls, trips, outside, operations } = self;
+        let Round { took, calls, trips, outside, cpu, operations } = self;
         json!({
             "ms": millis(*took),
             "calls": calls,
             "trips": trips,
             "outsideMs": millis(*outside),
             "roundTripMs": millis(round_trip),
+            "cpuMs": cpu.to_json(),
             "operations": operations,
         })
     }
 }
 
-/// The calls of a log as texts, such as `12 Query`: the first began at 0.
+/// The calls of a log as texts, such as `12+9 Query` for one that took 9 ms: the first began at 0.
 pub(crate) fn operations(mut log: Vec<LogEntry>) -> Vec<String> {
     log.sort_by_key(|entry| entry.at);
     let Some(first) = log.first().map(|entry| entry.at) else { return Vec::new() };
     let text = |entry: &LogEntry| {
         let since = entry.at.duration_since(first).unwrap_or_default().as_millis();
-        format!("{since} {}", entry.operation)
+        format!("{since}+{} {}", entry.took.as_millis(), entry.operation)
     };
     log.iter().map(text).collect()
 }

@@ -10,6 +10,7 @@
 mod adapters;
 mod calls;
 mod claims;
+mod cpu;
 mod fakes;
 mod github;
 mod harness;

@@ -94,13 +94,17 @@ impl Workload {
     fn most(self, kind: &str, seconds: f64) -> Option<Units> {
         let Workload { machines, transitions, agents } = self;
         let (machines, transitions) = (f64::from(machines), f64::from(transitions));
+        // Claim and commit are parts of transactions, in which a write costs twice; and so does the event of
+        // a commit.
+        let is_handed_over = agents && transitions > 0.0;
+        let twice = |count: f64| if is_handed_over { count } else { 0.0 };
         // Release notes on the record that the machine's ticket was sent.
         let ticket_notes = if agents && transitions > 0.0 { 1.0 } else { 0.0 };
         let (reads, writes) = match kind {
             "SETTING" => return None,
             kind if kind.starts_with("lists: ") => return None,
             "INSTANCE" => {
-                let changes = transitions + ticket_notes;
+                let changes = transitions + twice(2.0) + ticket_notes;
                 // An idle agent looks every 250 ms and with each heartbeat, for half a unit. When it
                 // sees a change, it reads the record again consistently, for a whole one.
                 let agent = if agents { 2.1 * seconds + 1.0 + changes } else { 0.0 };
@@ -114,16 +118,16 @@ impl Workload {
                 let polls = if transitions > 0.0 { 20.0 * seconds + 1.0 } else { 0.0 };
                 (polls, seconds / 5.0 + 1.0 + signals)
             }
-            "EVENT" => (0.0, transitions),
+            "EVENT" => (0.0, transitions + twice(1.0)),
             // One for each provision, of 1 KB and up to 5 more for its first 12 machines.
             "SUMMARY" if transitions > 0.0 => (0.0, 6.0),
-            "events-by-run" => (0.0, transitions * machines),
+            "events-by-run" => (0.0, (transitions + twice(1.0)) * machines),
             // Provision and release read the set of machines once each. One receive brings ten
             // tickets; of those, the first claim may add its machine alone, and the others add theirs
-            // together. A machine takes 19 bytes of the set.
+            // together, each time in a transaction. A machine takes 19 bytes of the set.
             "RUN" if agents => {
                 let bytes = 150.0 + 19.0 * machines;
-                let additions = 2.0 * (machines / 10.0).ceil();
+                let additions = 4.0 * (machines / 10.0).ceil();
                 (2.0 * (bytes / 4_096.0).ceil(), additions * (bytes / 1_024.0).ceil())
             }
             // What a run asks for is written once.

@@ -3,7 +3,8 @@
 //! `ONDECK_HOLD_BEFORE` names the call: a transition (`claim`, `register`, …), or `launch`,
 //! `put-settings`, `send`, `terminate`, or `delete-` and the kind of a resource, such as
 //! `delete-table`; or `rename` and the name of a file that `ondeck init` writes. Before that call the
-//! process prints a line on stderr, and waits for ever.
+//! process prints a line on stderr, and waits for ever; other calls may be made beside it. Of several names,
+//! separated by commas, each is held.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -74,8 +75,8 @@ struct Holding<T: ?Sized> {
 
 impl<T: ?Sized> Holding<T> {
     async fn before(&self, call: &str) {
-        if *self.point == *call {
-            drop(writeln!(std::io::stderr(), "held before {call}"));
+        if self.point.split(',').any(|point| point == call) {
+            drop(writeln!(std::io::stderr(), "held before {}", self.point));
             std::future::pending::<()>().await;
         }
     }

@@ -28,7 +28,9 @@ pub(crate) const ARGUMENTS: &str = "arguments";
 pub(crate) fn read() -> Invocation {
     let matches = match demo() {
         Some(matches) => matches,
-        None => command().try_get_matches().unwrap_or_else(|error| end(&error)),
+        None => command_of(Variables::Taken, is_an_argument)
+            .try_get_matches()
+            .unwrap_or_else(|error| end(&error)),
     };
     invocation(&matches)
 }
@@ -36,7 +38,8 @@ pub(crate) fn read() -> Invocation {
 /// Reads the inputs of refresh from the variables alone. Fails with what is wrong with them.
 #[cfg(all(feature = "aws", feature = "control"))]
 pub(crate) fn read_variables() -> Result<Invocation, ondeck_core::model::failure::Failure> {
-    let matches = command().try_get_matches_from(["ondeck", Mode::Refresh.name()]);
+    let command = command_of(Variables::Taken, |mode| mode == Mode::Refresh);
+    let matches = command.try_get_matches_from(["ondeck", Mode::Refresh.name()]);
     matches.map(|matches| invocation(&matches)).map_err(|error| misuse::describe(&error))
 }
 
@@ -60,7 +63,8 @@ fn demo() -> Option<ArgMatches> {
     if arguments.get(at + 1).is_some_and(|argument| argument == "--") {
         arguments.remove(at + 1);
     }
-    let matches = command_with(Variables::Ignored).try_get_matches_from(arguments).ok()?;
+    let matches =
+        command_of(Variables::Ignored, is_an_argument).try_get_matches_from(arguments).ok()?;
     (matches.subcommand_name() == Some(name)).then_some(matches)
 }
 
@@ -107,10 +111,17 @@ enum Variables {
 
 /// The command line of this build.
 pub(crate) fn command() -> Command {
-    command_with(Variables::Taken)
+    command_of(Variables::Taken, |_| true)
 }
 
-fn command_with(variables: Variables) -> Command {
+/// Whether the command line can be one of this command: its name is among the arguments.
+fn is_an_argument(mode: Mode) -> bool {
+    std::env::args_os().skip(1).any(|argument| argument == mode.name())
+}
+
+/// The command line, with the inputs of those commands only that `is_wanted` names. The inputs of all
+/// commands are more than a thousand, and making them takes milliseconds.
+fn command_of(variables: Variables, is_wanted: impl Fn(Mode) -> bool) -> Command {
     let shared = |row: &&Input| row.is_of_every_mode();
     let mut command = Command::new("ondeck")
         .version(env!("CARGO_PKG_VERSION"))
@@ -130,7 +141,10 @@ fn command_with(variables: Variables) -> Command {
         }
     }
     let modes = Mode::ALL.into_iter().filter(|mode| control::has(*mode));
-    let subcommands = modes.map(|mode| subcommand(mode, variables));
+    let subcommands = modes.map(|mode| match is_wanted(mode) {
+        true => subcommand(mode, variables),
+        false => named(mode),
+    });
     command.subcommands(subcommands).subcommands(control::other_commands())
 }
 
@@ -138,9 +152,13 @@ fn is_process(table: &InputTable) -> bool {
     table.rows.iter().any(|row| row.name == rows::BACKEND.name)
 }
 
+/// A command without its inputs, for the list of commands.
+fn named(mode: Mode) -> Command {
+    Command::new(mode.name()).about(help::about(mode))
+}
+
 fn subcommand(mode: Mode, variables: Variables) -> Command {
-    let mut command =
-        Command::new(mode.name()).about(help::about(mode)).after_help(help::examples(mode));
+    let mut command = named(mode).after_help(help::examples(mode));
     for table in tables() {
         for row in table.rows.iter().filter(|row| row.is_of(mode) && !row.is_of_every_mode()) {
             // Refresh checks what it stores itself, together with what is stored already.
@@ -263,4 +281,31 @@ fn given(matches: &ArgMatches) -> Given {
         }
     }
     given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_the_same_inputs_alone_as_among_all() {
+        let ids = |command: &Command, name: &str| -> Vec<String> {
+            let subcommand = command.find_subcommand(name).unwrap();
+            subcommand.get_arguments().map(|argument| argument.get_id().to_string()).collect()
+        };
+        let all = command();
+        let listed = |command: &Command| -> Vec<String> {
+            command.get_subcommands().map(|it| it.get_name().to_owned()).collect()
+        };
+        let modes: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| control::has(*mode)).collect();
+        for mode in &modes {
+            let alone = command_of(Variables::Taken, |wanted| wanted == *mode);
+            assert_eq!(listed(&alone), listed(&all));
+            for other in &modes {
+                let expected =
+                    if other == mode { ids(&all, mode.name()) } else { Vec::<String>::new() };
+                assert_eq!(ids(&alone, other.name()), expected, "{}", other.name());
+            }
+        }
+    }
 }

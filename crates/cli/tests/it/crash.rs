@@ -221,7 +221,8 @@ fn after_the_claim_the_ticket_that_was_not_deleted_gives_the_machine_to_no_other
     with_both_labels(|label| {
         let home = with_short_holds(label);
         let claimed = home.warm_up(1);
-        home.kill_before("delete", &["provision", "--run-id", "2"]);
+        // The commit does not wait for the deletion.
+        home.kill_before("delete,commit", &["provision", "--run-id", "2"]);
         assert_eq!(home.standings(), ["claimed 2"]);
         assert_eq!(home.number(HIDDEN_TICKETS), 1);
 

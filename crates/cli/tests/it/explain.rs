@@ -130,7 +130,7 @@ fn between_receive_and_claim() {
 fn between_claim_and_deletion_of_the_ticket_the_other_run_learns_who_won() {
     let home = Home::with(&["--ticket-hold-sec=1.5", "--pickup-patience-sec=15"]);
     let [machine] = &home.warm_up(1)[..] else { panic!("one") };
-    kill_provision_before(&home, "delete", "2", 1);
+    kill_provision_before(&home, "delete,commit,put-summary", "2", 1);
     home.provision("3", 1).succeeded();
     let story = told(&home, "3");
     let lost = format!("{machine} was lost to run 2, which claimed it first");

@@ -4,6 +4,7 @@
 //! once. The first look at an agent comes as soon as it was given something to do. Looks that come
 //! within a moment of each other, and all later ones, share a batched read.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::model::ids::InstanceId;
@@ -14,8 +15,8 @@ use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
-/// How long a read waits for others to join it. Timers that are due together fire within this, and
-/// so do the answers to writes that were made together.
+/// How long a read waits for others to join it, if not all that are waited for have. Timers that are due
+/// together fire within this, and so do the answers to writes that were made together.
 const JOIN_WINDOW: Duration = Duration::from_millis(3);
 
 /// Polls agent status. All waits on one watch share their reads.
@@ -24,8 +25,38 @@ pub(crate) struct AgentWatch<'a> {
     plane: &'a Plane,
     interval: PollInterval,
     reads: Batcher<InstanceId, AgentStatus>,
-    /// How many agents are or will be waited for.
+    waits: Waits,
+}
+
+/// The waits of one watch.
+#[derive(Debug)]
+struct Waits {
+    /// How many there will be at least.
     expected: usize,
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Waits {
+    fn begin(&self) -> Waiting<'_> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// How many have not ended: those that have begun, and those that are expected.
+    fn left(&self) -> usize {
+        let all = self.expected.max(self.begun.load(Ordering::Relaxed));
+        all.saturating_sub(self.ended.load(Ordering::Relaxed))
+    }
+}
+
+/// A wait that has begun. It ends when this is dropped.
+struct Waiting<'a>(&'a Waits);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// How a wait ended.
@@ -40,7 +71,9 @@ pub(crate) enum Watched<T> {
 impl<'a> AgentWatch<'a> {
     /// A watch of about `expected` agents. If that is one, its reads wait for no others.
     pub(crate) fn new(plane: &'a Plane, interval: PollInterval, expected: usize) -> AgentWatch<'a> {
-        AgentWatch { plane, interval: interval.prompt(), reads: Batcher::default(), expected }
+        let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let waits = Waits { expected, begun, ended };
+        AgentWatch { plane, interval: interval.prompt(), reads: Batcher::default(), waits }
     }
 
     /// Polls the status of one agent, at once and then by the interval, until `judge` returns a value
@@ -52,6 +85,7 @@ impl<'a> AgentWatch<'a> {
         judge: impl Fn(&AgentStatus, Timestamp) -> Option<T>,
     ) -> PortResult<Watched<T>> {
         let clock = &*self.plane.clock;
+        let _waiting = self.waits.begin();
         let wait = Wait::begin(clock, at_most, self.interval);
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
@@ -73,12 +107,12 @@ impl<'a> AgentWatch<'a> {
     }
 
     /// Reads the status of one agent, together with all reads that are due now.
-    pub(crate) async fn look(&self, id: &InstanceId) -> PortResult<AgentStatus> {
+    async fn look(&self, id: &InstanceId) -> PortResult<AgentStatus> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.agent_status(&ids)).await
         };
         let join_window = || self.plane.clock.sleep(JOIN_WINDOW);
-        self.reads.ask_while_joining(join_window, self.expected, id.clone(), read).await
+        self.reads.ask_while_joining(join_window, self.waits.left(), id.clone(), read).await
     }
 }
 
@@ -94,6 +128,35 @@ fn as_of(status: &AgentStatus, asked: Timestamp, now: Timestamp) -> Timestamp {
 mod tests {
     use super::*;
     use crate::model::heartbeat::{Heartbeat, PROTOCOL};
+    use futures_util::future::join_all;
+
+    /// The looks at agents that have answered would otherwise be waited for.
+    #[tokio::test]
+    async fn a_look_waits_for_those_only_whose_wait_has_not_ended() {
+        let (plane, memory) = crate::testkit::plane();
+        let interval = PollInterval::fixed(Duration::from_millis(50));
+        let watch = AgentWatch::new(&plane, interval, 3);
+        let ids = ["i-1", "i-2", "i-3"].map(|id| InstanceId::new(id).unwrap());
+        let looks = [AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0)];
+        let begun = plane.clock.steady();
+        let waits = ids.iter().zip(&looks).zip([1, 1, 4]).map(|((id, looks), answers_at)| {
+            let judge = move |_: &AgentStatus, _| {
+                (looks.fetch_add(1, Ordering::Relaxed) + 1 == answers_at).then_some(())
+            };
+            watch.wait(id, Duration::from_secs(5), judge)
+        });
+        for waited in join_all(waits).await {
+            assert!(matches!(waited, Ok(Watched::Judged(()))), "{waited:?}");
+        }
+        // At once, and at three multiples of 5 ms.
+        let latest = begun + Duration::from_millis(15);
+        assert!(plane.clock.steady() <= latest, "{:?}", plane.clock.steady() - begun);
+        assert_eq!(memory.store.calls()["agent_status"], 4, "they shared the first look");
+        assert_eq!(watch.waits.left(), 0);
+        let another = watch.waits.begin();
+        assert_eq!(watch.waits.left(), 1, "more than were expected");
+        drop(another);
+    }
 
     #[test]
     fn the_time_of_an_answer_does_not_count_against_the_agent() {

@@ -32,12 +32,13 @@ pub use set_up::{await_set_up, set_up_patience};
 use std::time::Duration;
 
 use futures_util::future::{join, join3};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, mpsc};
 
 use self::holdings::Holdings;
 use self::journal::Journal;
 use self::outcome::Phase;
 use self::post_provision::{CleanUp, Ending};
+use self::selection::Deletes;
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
@@ -161,13 +162,15 @@ impl<'a> Attempt<'a> {
 
     /// Serves the request. What it asks for is stored beside that, and has been by the end.
     async fn fulfil(&self) -> Result<(), Failure> {
+        let (deletes, spent) = mpsc::unbounded_channel();
+        let serving = selection::beside_deletes(self, self.serve(deletes), spent);
         if !self.request.may_adopt() {
-            return self.serve().await;
+            return serving.await;
         }
-        join(self.serve(), self.note_demand()).await.0
+        join(serving, self.note_demand()).await.0
     }
 
-    async fn serve(&self) -> Result<(), Failure> {
+    async fn serve(&self, deletes: Deletes) -> Result<(), Failure> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
         if self.request.may_adopt() {
             adoption::adopt(self).await?;
@@ -176,7 +179,7 @@ impl<'a> Attempt<'a> {
 
         if self.missing() > 0 && self.request.may_claim() {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
-            selection::select(self, self.missing()).await?;
+            selection::select(self, self.missing(), deletes).await?;
         }
         if self.missing() > 0 && self.request.options.machine_source == SourcePolicy::Pool {
             return Err(self.pool_too_small());

@@ -39,6 +39,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join3;
+
 pub use self::absent_forge::AbsentForge;
 pub use self::ceiling::CeilingUse;
 use self::ceiling::Earlier;
@@ -47,7 +49,7 @@ pub use self::infrastructure::check_together;
 use self::limit::Limit;
 pub use self::limit::{SHORTEST as SHORTEST_LIMIT, TIME_LIMIT, time_limit};
 pub use self::spend::SpendUse;
-use self::survey::Survey;
+use self::survey::{Lists, Survey};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::finding::{FindingKind, Findings};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
@@ -283,36 +285,45 @@ async fn repair(
     keep_first(&mut failure, runs::note_expired(plane, settings).await);
     let mut live = plane.retried(|| plane.store.list(RecordScope::Live)).await;
     let mut emptied = BTreeSet::new();
-    if let Ok(live) = &mut live {
-        let reaped = reap::reap(plane, live, outcome).await;
-        keep_first(&mut failure, reaped.map(|classes| emptied = classes));
-    }
+    let reap = async {
+        if let Ok(live) = &mut live {
+            let reaped = reap::reap(plane, live, outcome).await;
+            keep_first(&mut failure, reaped.map(|classes| emptied = classes));
+        }
+    };
+    let intents = plane.retried(|| plane.store.open_intents());
+    let lists = async {
+        let earlier = Earlier::read(plane, settings).await;
+        (earlier, Lists::read(plane).await)
+    };
+    let ((), intents, (earlier, lists)) = join3(reap, intents, lists).await;
     if settings.max_spend_per_day.is_none() {
         outcome.findings.complete(FindingKind::SpendNearCap);
     }
-    let earlier = Earlier::read(plane, settings).await;
-    match Survey::take(plane, live, outcome, &mut failure).await {
+    match Survey::take(plane, live, lists, outcome, &mut failure).await {
         Ok(mut survey) => {
             let retired = interrupted::retire(plane, &mut survey, outcome).await;
             keep_first(&mut failure, retired);
             keep_first(&mut failure, drained::terminate(plane, &mut survey, outcome).await);
             keep_first(&mut failure, unready::attend(plane, settings, &mut survey, outcome).await);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
-            keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
+            keep_first(&mut failure, intents::settle(plane, &survey, intents, outcome).await);
             let counted = ceiling::recount(plane, settings, earlier, &mut survey, outcome).await;
             keep_first(&mut failure, counted);
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, settings_news::tell(plane, &survey).await);
             let looked_at = |class: &ResourceClass| checks_all || emptied.contains(class);
-            let pruned = prune_tickets::prune(plane, settings, &survey, looked_at, outcome).await;
+            let pruned = prune_tickets::prune(plane, settings, &survey, looked_at, outcome);
+            let recorded = registration_time::record(plane, settings, &survey);
+            let kept = wake_ups::prune(plane, &survey);
+            let (pruned, recorded, kept) = join3(pruned, recorded, kept).await;
+            outcome.warnings.extend(kept);
             keep_first(&mut failure, pruned);
             keep_first(
                 &mut failure,
                 listed_runners::remove(plane, settings, &survey, outcome).await,
             );
-            wake_ups::prune(plane, &survey, outcome).await;
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
-            let recorded = registration_time::record(plane, settings, &survey).await;
             keep_first(&mut failure, recorded);
             taken = Some(survey);
         }

@@ -118,8 +118,9 @@ impl<K: Clone, V> Batcher<K, V> {
         }
     }
 
-    /// Like [`Batcher::ask_after`], but lets other callers join for one window after the other, as long as
-    /// each brings another question and `full` questions are not there yet, for 16 windows at most.
+    /// Like [`Batcher::ask`], and if fewer than `full` questions are there then, lets other callers join for
+    /// one window after the other, as long as each brings another question and `full` are not there yet, for
+    /// 16 windows at most. So callers that go on at the same moment wait for no window.
     pub async fn ask_while_joining<F, L>(
         &self,
         window: impl Fn() -> L,
@@ -131,8 +132,11 @@ impl<K: Clone, V> Batcher<K, V> {
         F: Future<Output = PortResult<Vec<V>>>,
         L: Future<Output = ()>,
     {
-        let windows = || self.while_joining(&window, full, MOST_WINDOWS);
-        self.ask_after(windows, question, call).await
+        let join = || async {
+            self.while_joining(one_turn, full, MOST_TURNS).await;
+            self.while_joining(&window, full, MOST_WINDOWS).await;
+        };
+        self.ask_after(join, question, call).await
     }
 
     /// Waits for one window after the other, `most` at the most, until one brings no question or `full`
@@ -266,6 +270,8 @@ mod tests {
         assert!((40..60).contains(&long[0]), "it is open for 16 windows of 3 ms: {long:?}");
         let begun = clock.steady();
         assert_eq!((asked(1, 0, 1).await, clock.steady()), (vec![1], begun), "it is full");
+        let together = (asked(50, 0, 50).await, clock.steady());
+        assert_eq!(together, (vec![50], begun), "those of the same moment wait for no window");
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ pub struct PollInterval {
 }
 
 /// How many times as often a prompt interval asks at first.
-const PROMPT: u32 = 5;
+const PROMPT: u32 = 10;
 
 impl PollInterval {
     /// Always the same interval, for short waits.
@@ -36,7 +36,7 @@ impl PollInterval {
         PollInterval { every, part: Some(part.max(1)), longest: every * 16, is_prompt: false }
     }
 
-    /// Asks five times as often until twice the interval has passed, for answers that are usually
+    /// Asks ten times as often until twice the interval has passed, for answers that are usually
     /// there within a few round trips.
     #[must_use]
     pub fn prompt(self) -> PollInterval {
@@ -191,16 +191,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_prompt_interval_asks_often_at_first_and_not_more_often_in_the_long_run() {
-        let asked = |interval: PollInterval, at_most: u64| async move {
+        let asked = |interval: PollInterval, at_most: u64, round_trip: u64| async move {
             let clock = VirtualClock::new();
             let start = clock.now();
             let asked = std::cell::RefCell::new(Vec::new());
             let wait = Wait::begin(&clock, Duration::from_millis(at_most), interval);
             let answer: Result<Option<()>, ()> = wait_until(&clock, wait, || {
                 asked.borrow_mut().push(clock.now().since(start).as_millis());
-                // A round trip.
                 async {
-                    clock.sleep(Duration::from_millis(9)).await;
+                    clock.sleep(Duration::from_millis(round_trip)).await;
                     Ok(None)
                 }
             })
@@ -210,10 +209,12 @@ mod tests {
         };
         let every = Duration::from_millis(50);
         let prompt = PollInterval::backing_off(every, 6).prompt();
-        let first = asked(prompt, 160).await;
+        let first = asked(prompt, 160, 9).await;
         assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 160]);
-        let (prompt, steady) =
-            (asked(prompt, 2_500).await, asked(PollInterval::backing_off(every, 8), 2_500).await);
+        let slower = asked(prompt, 160, 12).await;
+        assert_eq!(slower, [0, 15, 30, 45, 60, 75, 90, 150, 162]);
+        let steady = PollInterval::backing_off(every, 8);
+        let (prompt, steady) = (asked(prompt, 2_500, 9).await, asked(steady, 2_500, 9).await);
         assert!(prompt.len() <= steady.len() + 4, "{} and {}", prompt.len(), steady.len());
     }
 }

@@ -184,14 +184,20 @@ impl MeteredStore {
         }
         self.table.calls("UpdateItem", runs.len()).await;
         for (run, ids) in runs {
-            let mut sets = locked(&self.table.sets);
-            let set = sets.entry(run.clone()).or_default();
-            set.extend(ids);
-            let bytes = set_bytes(run.as_str(), set.iter().map(InstanceId::as_str));
-            drop(sets);
-            self.table.charge(key("RUN", &run), write_units(bytes));
+            self.add_to_set(&run, &ids.into_iter().collect(), 1.0);
         }
         Ok(vec![(); count])
+    }
+
+    /// Adds to the set of a run, at this many times the units of a write by itself.
+    fn add_to_set(&self, run: &RunId, ids: &BTreeSet<InstanceId>, times: f64) {
+        let mut sets = locked(&self.table.sets);
+        let set = sets.entry(run.clone()).or_default();
+        set.extend(ids.iter().cloned());
+        let bytes = set_bytes(run.as_str(), set.iter().map(InstanceId::as_str));
+        drop(sets);
+        let Units { writes, .. } = write_units(bytes);
+        self.table.charge(key("RUN", run), Units::writes(times * writes));
     }
 
     fn add_event(&self, units: f64, change: &Change, before: Option<&Record>, after: &Record) {
@@ -213,15 +219,16 @@ impl MeteredStore {
         }
     }
 
-    /// Makes a change whose call is counted already, at this many units for each write.
-    async fn apply(&self, units: f64, change: &Change) -> PortResult<Verdict> {
+    /// Makes a change whose call is counted already, at this many units for each write of its own and of
+    /// its event.
+    async fn apply(&self, (units, of_event): (f64, f64), change: &Change) -> PortResult<Verdict> {
         let before = AgentStore::record(&self.table.records, change.id()).await?;
         let verdict = self.table.records.write(change).await?;
         self.table.charge(key("INSTANCE", change.id()), Units::writes(units));
         if let Verdict::Agreed(after) = &verdict {
             let entry = place_of(after, self.shards());
             self.table.list_for(units, &record_item(&after.id), "RECORD", Some(entry));
-            self.add_event(units, change, before.as_ref(), after);
+            self.add_event(of_event, change, before.as_ref(), after);
             self.table.pace.written(after);
         }
         Ok(verdict)
@@ -229,7 +236,11 @@ impl MeteredStore {
 
     /// Makes a change whose call is counted already, and writes its event with others later.
     async fn apply_alone(&self, change: &Change) -> PortResult<Verdict> {
-        let verdict = self.apply(1.0, change).await?;
+        self.apply_with_event_later(1.0, change).await
+    }
+
+    async fn apply_with_event_later(&self, units: f64, change: &Change) -> PortResult<Verdict> {
+        let verdict = self.apply((units, 1.0), change).await?;
         if let Verdict::Agreed(_) = &verdict {
             self.batch_event();
         }
@@ -243,36 +254,66 @@ impl MeteredStore {
         }
     }
 
-    /// Makes claims that are asked for at the same moment: one by itself, several in batches, after their
-    /// records were read beside the note of their run.
+    /// Makes claims that are asked for at the same moment, in one transaction with the set of their run, in
+    /// which a write costs twice. Their records are read beside it. If one of them is lost, the transaction
+    /// is in vain, and the others are made in batches after the set is written.
     async fn claim_all(&self, changes: Vec<Change>) -> PortResult<Vec<PortResult<Verdict>>> {
-        let notes = join_all(changes.iter().map(|change| self.note_joined(change)));
-        let noted = match changes.len() {
-            1 => notes.await,
-            _ => {
-                let ids: BTreeSet<String> = changes.iter().map(|it| it.id().to_string()).collect();
-                join(notes, self.read("INSTANCE", ids.into_iter())).await.0
+        let ids: BTreeSet<InstanceId> = changes.iter().map(|it| it.id().clone()).collect();
+        let runs: BTreeSet<&RunId> = changes.iter().filter_map(joined_run).collect();
+        let is_one = runs.len() == 1 && ids.len() == changes.len();
+        let fits = is_one && changes.len() < TRANSACTION_ITEMS;
+        let read = self.read("INSTANCE", ids.iter().map(ToString::to_string));
+        let transact = async {
+            if fits {
+                self.table.calls("TransactWriteItems", 1).await;
             }
         };
-        match changes.len() {
+        join(read, transact).await;
+        let mut lost = Vec::new();
+        for change in &changes {
+            let before = AgentStore::record(&self.table.records, change.id()).await?;
+            lost.push(change.applied_to(before.as_ref()).is_none());
+        }
+        if let (Some(run), true, false) = (runs.first(), fits, lost.contains(&true)) {
+            self.add_to_set(run, &ids, 2.0);
+            let noted = changes.iter().map(|it| (((*run).clone(), it.id().clone()), it.at()));
+            locked(&self.noted).extend(noted);
+            let mut verdicts = Vec::new();
+            for change in &changes {
+                verdicts.push(self.apply_with_event_later(2.0, change).await);
+            }
+            return Ok(verdicts);
+        }
+        if let (Some(run), true) = (runs.first(), fits) {
+            // It is billed all the same.
+            self.add_to_set(run, &BTreeSet::new(), 2.0);
+            for id in &ids {
+                self.table.charge(key("INSTANCE", id), Units::writes(2.0));
+            }
+        }
+        let rest = changes.iter().zip(&lost).filter(|(_, lost)| !(fits && **lost));
+        let rest: Vec<&Change> = rest.map(|(change, _)| change).collect();
+        let noted = join_all(rest.iter().map(|change| self.note_joined(change))).await;
+        match rest.len() {
+            0 => {}
             1 => self.table.calls("UpdateItem", 1).await,
             count => {
                 let calls = count.div_ceil(WRITE_AT_ONCE);
                 self.table.calls("BatchExecuteStatement", calls).await;
             }
         }
+        let mut noted = noted.into_iter();
         let mut verdicts = Vec::new();
-        for (change, noted) in changes.iter().zip(noted) {
-            verdicts.push(match noted {
-                Ok(()) => self.apply_alone(change).await,
-                Err(error) => Err(error),
+        for (change, lost) in changes.iter().zip(lost) {
+            if fits && lost {
+                // The answer to the transaction says so.
+                verdicts.push(self.table.records.write(change).await);
+                continue;
+            }
+            verdicts.push(match noted.next() {
+                Some(Err(error)) => Err(error),
+                Some(Ok(())) | None => self.apply_alone(change).await,
             });
-        }
-        // Those that the batch leaves are made by themselves.
-        let refused = |verdict: &&PortResult<Verdict>| matches!(verdict, Ok(Verdict::Refused(_)));
-        let alone = verdicts.iter().filter(refused).count();
-        if changes.len() > 1 && alone > 0 {
-            self.table.calls("UpdateItem", alone).await;
         }
         Ok(verdicts)
     }
@@ -376,7 +417,7 @@ impl Store for MeteredStore {
             }
         }
         for change in changes {
-            self.apply(2.0, change).await?;
+            self.apply((2.0, 2.0), change).await?;
         }
         Ok(true)
     }

@@ -1,6 +1,7 @@
 //! An AWS request, parsed: its service, its operation and its content.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -57,7 +58,8 @@ pub(crate) enum Content {
 pub(crate) struct Call {
     pub(crate) service: Service,
     pub(crate) operation: String,
-    pub(crate) content: Content,
+    /// Its body in the JSON protocol is parsed when it is asked for: what is only forwarded is not.
+    content: OnceLock<Content>,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -68,22 +70,20 @@ impl Call {
     /// Parses a request. An unknown service or body is recorded as such and is not an error.
     pub(crate) fn of(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Call {
         let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok());
-        let (service, operation, content) = match target.and_then(|target| target.split_once('.')) {
-            Some(("DynamoDB_20120810", operation)) => {
-                (Service::DynamoDb, operation.to_owned(), json(&body))
-            }
-            Some(("AmazonSQS", operation)) => (Service::Sqs, operation.to_owned(), json(&body)),
-            Some(("Logs_20140328", operation)) => {
-                (Service::Logs, operation.to_owned(), json(&body))
-            }
-            Some(("AmazonSSM" | "secretsmanager", operation)) => {
-                (Service::Secrets, operation.to_owned(), json(&body))
-            }
-            Some(("ServiceQuotasV20190624", operation)) => {
-                (Service::Quotas, operation.to_owned(), json(&body))
-            }
-            Some((_, operation)) => (Service::Unknown, operation.to_owned(), Content::Unreadable),
-            None => query(&headers, &body),
+        let of = |service| (service, OnceLock::new());
+        let Some((target, operation)) = target.and_then(|target| target.split_once('.')) else {
+            let (service, operation, content) = query(&headers, &body);
+            let content = OnceLock::from(content);
+            return Call { service, operation, content, method, uri, headers, body };
+        };
+        let operation = operation.to_owned();
+        let (service, content) = match target {
+            "DynamoDB_20120810" => of(Service::DynamoDb),
+            "AmazonSQS" => of(Service::Sqs),
+            "Logs_20140328" => of(Service::Logs),
+            "AmazonSSM" | "secretsmanager" => of(Service::Secrets),
+            "ServiceQuotasV20190624" => of(Service::Quotas),
+            _ => (Service::Unknown, OnceLock::from(Content::Unreadable)),
         };
         Call { service, operation, content, method, uri, headers, body }
     }
@@ -99,14 +99,18 @@ impl Call {
     }
 
     fn to(&self, service: &str, operation: &str, content: Value) -> Call {
-        let mut call = self.clone();
+        let mut call = self.with_json(content);
         let target = format!("{service}.{operation}");
         let target = HeaderValue::from_str(&target).expect("operations are plain text");
         call.headers.insert("x-amz-target", target);
         call.operation = operation.to_owned();
-        call.body = Bytes::from(content.to_string());
-        call.content = Content::Json(content);
         call
+    }
+
+    /// This request with another JSON body.
+    pub(crate) fn with_json(&self, content: Value) -> Call {
+        let body = Bytes::from(content.to_string());
+        Call { body, content: OnceLock::from(Content::Json(content)), ..self.clone() }
     }
 
     /// The access key that has signed the request; `None` if it is not signed.
@@ -114,14 +118,18 @@ impl Call {
         credential(&self.headers)?.split('/').next().filter(|key| !key.is_empty())
     }
 
+    pub(crate) fn content(&self) -> &Content {
+        self.content.get_or_init(|| json(&self.body))
+    }
+
     /// The request's JSON body; `None` in the Query protocol.
     pub(crate) fn json(&self) -> Option<&Value> {
-        if let Content::Json(value) = &self.content { Some(value) } else { None }
+        if let Content::Json(value) = self.content() { Some(value) } else { None }
     }
 
     /// The request's parameters; `None` in the JSON protocol.
     pub(crate) fn params(&self) -> Option<&Params> {
-        if let Content::Query(params) = &self.content { Some(params) } else { None }
+        if let Content::Query(params) = self.content() { Some(params) } else { None }
     }
 }
 
@@ -171,6 +179,21 @@ mod tests {
             .map(|(name, value)| ((*name).try_into().unwrap(), value.parse().unwrap()))
             .collect();
         Call::of(Method::POST, Uri::from_static("/"), headers, Bytes::from_static(body))
+    }
+
+    #[test]
+    fn a_json_body_is_parsed_when_it_is_asked_for() {
+        let target = [("x-amz-target", "DynamoDB_20120810.PutItem")];
+        let put = call(&target, br#"{"TableName":"t"}"#);
+        assert!(put.content.get().is_none(), "it may be forwarded only");
+        assert_eq!(put.json().unwrap()["TableName"], "t");
+        let other = put.with_json(serde_json::json!({"TableName": "u"}));
+        assert_eq!(
+            (other.json().unwrap()["TableName"].as_str(), other.params().is_none()),
+            (Some("u"), true)
+        );
+        assert_eq!(&other.body[..], br#"{"TableName":"u"}"#);
+        assert!(call(&target, b"?").json().is_none());
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Ec2 {
 
     /// All machines in the order of their launch, including those that were terminated recently.
     pub fn machines(&self) -> Vec<Machine> {
-        self.state().instances.iter().map(|instance| instance.machine.clone()).collect()
+        self.state().instances().iter().map(|instance| instance.machine.clone()).collect()
     }
 
     /// The machine with this id; `None` if EC2 does not list it.
@@ -118,7 +118,7 @@ impl Ec2 {
         let mut state = self.state();
         loop {
             let machines: Vec<Machine> =
-                state.instances.iter().map(|instance| instance.machine.clone()).collect();
+                state.instances().iter().map(|instance| instance.machine.clone()).collect();
             if until(&machines) {
                 return Ok(machines);
             }
@@ -205,7 +205,7 @@ impl Ec2 {
         let mut state = self.state();
         state.listing_lags = lag;
         if !lag {
-            state.instances.iter_mut().for_each(|instance| instance.unlisted = false);
+            state.instances_mut().iter_mut().for_each(|instance| instance.unlisted = false);
         }
     }
 
@@ -370,6 +370,18 @@ impl Ec2 {
         looked
     }
 
+    /// Completes the stop or termination of machines whose processes are gone.
+    pub(crate) fn processes_gone(&self, ids: &[String]) {
+        let mut state = self.state();
+        for id in ids {
+            if let Some(instance) = state.find_mut(id) {
+                instance.processes_gone();
+            }
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
     /// What IAM is asked about a call.
     pub(crate) fn authorizations(&self, call: &Call, arns: &Arns) -> Vec<Authorization> {
         let none = Params::default();
@@ -384,7 +396,7 @@ impl Ec2 {
         let holds = |instance: &&Instance| {
             instance.profile.is_some() && imds::access_key(&instance.machine.id) == key
         };
-        let machine = &state.instances.iter().find(holds)?.machine;
+        let machine = &state.instances().iter().find(holds)?.machine;
         Some((machine.id.clone(), machine.tags.get(POOL_TAG)?.clone()))
     }
 
@@ -432,7 +444,7 @@ impl Ec2 {
 
     pub(crate) fn terminate_all(&self) {
         let mut ids = Vec::new();
-        for instance in &mut self.state().instances {
+        for instance in self.state().instances_mut() {
             instance.begin_termination("the gateway is closed");
             ids.push(instance.machine.id.clone());
         }

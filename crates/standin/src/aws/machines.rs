@@ -192,9 +192,7 @@ pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
         let killed = tokio::task::spawn_blocking(move || processes::kill_marked(&marks)).await;
         drop(killed);
     }
-    for id in &ids {
-        ec2.with(id, Instance::processes_gone);
-    }
+    ec2.processes_gone(&ids);
 }
 
 /// Sends SIGTERM to the commands of machines, and waits until they have ended or their time is up.

@@ -93,7 +93,7 @@ impl Models {
                 return found.of(call);
             }
         };
-        match (model.operations.get(&call.operation), &call.content) {
+        match (model.operations.get(&call.operation), call.content()) {
             (None, _) => found.add("", "no such operation"),
             (_, Content::Unreadable) => found.add("", "the body cannot be read"),
             (Some(Operation { input: None }), _) => {}

@@ -79,13 +79,21 @@ async fn filters_choose_and_combine() {
 async fn terminated_machines_are_listed_for_a_while() {
     let stay = Duration::ZERO;
     let (gateway, ec2, ids) =
-        launched(GatewayOptions { terminated_stay: stay, ..options() }, 1).await;
-    gateway.ec2().terminate(&ids[0]);
+        launched(GatewayOptions { terminated_stay: stay, ..options() }, 3).await;
+    let all = gateway.ec2().machines();
+    let middle = &all[1].id;
+    gateway.ec2().terminate(middle);
     let terminated = |machines: &[ondeck_standin::Machine]| {
-        machines.iter().all(|machine| machine.state == MachineState::Terminated)
+        machines.iter().any(|machine| machine.state == MachineState::Terminated)
     };
     gateway.ec2().wait(SOON, terminated).unwrap();
-    assert!(ec2.ask("Action=DescribeInstances").await.all("instanceId").is_empty());
+    let listed = ec2.ask("Action=DescribeInstances").await.all("instanceId").len();
+    assert_eq!((listed, ids.len()), (2, 3));
+    // The others are found all the same.
+    for machine in &all {
+        let found = gateway.ec2().machine(&machine.id).map(|machine| machine.id);
+        assert_eq!(found.as_ref(), Some(&machine.id).filter(|id| *id != middle));
+    }
 }
 
 #[tokio::test]

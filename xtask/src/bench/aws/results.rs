@@ -2,6 +2,11 @@
 
 use serde_json::Value;
 
+/// The processes whose processor time is measured, by their names in the results; the last are those that
+/// are no part of the benchmark.
+pub(super) const PROCESSES: [&str; 6] =
+    ["program", "gateway", "dynamodb", "sqs", "agents", "others"];
+
 /// All rows of one run.
 #[derive(Debug, Default)]
 pub(super) struct Results {
@@ -62,6 +67,11 @@ impl Measured {
         middle(self.each(name))
     }
 
+    /// The median processor time of one of [`PROCESSES`], in milliseconds.
+    pub(super) fn cpu_ms(&self, process: &str) -> Option<f64> {
+        middle(self.rounds().iter().filter_map(|round| round["cpuMs"][process].as_f64()).collect())
+    }
+
     /// The largest value of all rounds.
     pub(super) fn largest(&self, name: &str) -> Option<f64> {
         self.each(name).into_iter().reduce(f64::max)
@@ -89,7 +99,10 @@ mod tests {
 
     #[test]
     fn figures_are_taken_over_rounds() {
-        let round = |ms: f64, trips: u32| json!({"ms": ms, "trips": trips, "roundTripMs": 10.0});
+        let round = |ms: f64, trips: u32| {
+            let cpu = json!({ "program": ms / 10.0 });
+            json!({"ms": ms, "trips": trips, "roundTripMs": 10.0, "cpuMs": cpu})
+        };
         let rounds = [round(90.0, 7), round(70.0, 6), round(80.0, 6), round(300.0, 9)];
         let results = Results::of(&json!({
             "latencyMs": 8,
@@ -99,6 +112,7 @@ mod tests {
         assert_eq!((row.median("ms"), row.largest("ms")), (Some(90.0), Some(300.0)));
         assert_eq!((row.median("trips"), row.count()), (Some(7.0), 4));
         assert_eq!(row.median("claims"), None);
+        assert_eq!((row.cpu_ms("program"), row.cpu_ms("agents")), (Some(9.0), None));
         assert_eq!(results.round_trip_ms("quiet"), Some(10.0));
         assert_eq!(results.round_trip_ms("loaded"), None);
         assert!(results.find("warm-1-prompt", "loaded").is_none());

@@ -2,7 +2,7 @@
 
 use super::judgement::{Judgement, LOADED, QUIET, Verdict};
 use super::requirements::Bound;
-use super::results::Results;
+use super::results::{PROCESSES, Results};
 
 const HEADER: &str = "\
 | | median | worst | calls | round trips | limit | times the limit | required | holds | beside a load | holds |
@@ -23,6 +23,21 @@ pub(super) fn table(results: &Results, judgements: &[Judgement]) -> String {
          beside the load. Measured in {:.0} s.\n",
         results.latency_ms, results.seconds,
     ));
+    text
+}
+
+/// The processor time of a round, by process, on the quiet computer.
+pub(super) fn cpu_table(results: &Results, judgements: &[Judgement]) -> String {
+    let mut text = format!("\n| CPU ms of a round | {} |\n", PROCESSES.join(" | "));
+    text.push_str(&format!("| --- |{}\n", " --: |".repeat(PROCESSES.len())));
+    for Judgement { requirement, .. } in judgements {
+        let Some(row) = results.find(requirement.row, QUIET) else { continue };
+        let figures = PROCESSES.map(|process| row.cpu_ms(process));
+        if figures.iter().any(Option::is_some) {
+            let figures = figures.map(|ms| ms.map(|ms| format!("{ms:.1}")).unwrap_or_default());
+            text.push_str(&format!("| {} | {} |\n", requirement.words, figures.join(" | ")));
+        }
+    }
     text
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Condition;
+use crate::cpu::LOAD_THREAD;
 
 /// How long each core works, and then rests.
 const SLICE: Duration = Duration::from_millis(5);
@@ -19,11 +20,13 @@ impl Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..cores {
             let goes_on = goes_on.clone();
-            std::thread::spawn(move || {
+            let works = move || {
                 while goes_on.load(Ordering::Relaxed) {
                     work();
                 }
-            });
+            };
+            // Not waited for: it ends by itself.
+            drop(std::thread::Builder::new().name(LOAD_THREAD.to_owned()).spawn(works).unwrap());
         }
         Load(goes_on)
     }

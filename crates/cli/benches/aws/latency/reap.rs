@@ -15,8 +15,10 @@ pub(super) fn measure(bench: &mut Bench) {
     if !bench.wants(ROW) {
         return;
     }
-    let latency = bench.latency;
-    let harness = BenchHarness::new(HarnessOptions { latency, ..HarnessOptions::default() });
+    // What is terminated would otherwise be listed in each later round.
+    let options =
+        HarnessOptions { latency: bench.latency, forgets: true, ..HarnessOptions::default() };
+    let harness = BenchHarness::new(options);
     harness.refresh();
     let adapters = harness.adapters();
     bench.rounds([ROW], &harness, ROUNDS, |_| {

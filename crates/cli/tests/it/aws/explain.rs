@@ -216,7 +216,7 @@ fn between_a_notice_and_its_record() {
 fn after_the_windows_of_a_claim_and_a_give_back() {
     let harness = AwsHarness::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
     let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
-    kill_provision_before(&harness, "delete", "2", 1);
+    kill_provision_before(&harness, "delete,commit,put-summary", "2", 1);
     harness.provision("3", 1).succeeded();
     let lost = format!("{machine} was lost to run 2, which claimed it first");
     assert_tells(&told(&harness, "3"), &["The run asked for 1", &lost, "launched within"]);

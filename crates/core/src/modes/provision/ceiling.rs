@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use super::{Attempt, Request, selection};
 use crate::inputs::times::Times;
 use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
@@ -286,7 +288,9 @@ async fn claim_idle(attempt: &Attempt<'_>, wanted: u32) -> Result<u32, Failure> 
         return Ok(0);
     }
     let before = attempt.missing();
-    selection::select(attempt, wanted).await?;
+    let (deletes, spent) = mpsc::unbounded_channel();
+    let selecting = selection::select(attempt, wanted, deletes);
+    selection::beside_deletes(attempt, selecting, spent).await?;
     Ok(before - attempt.missing())
 }
 

@@ -5,6 +5,7 @@
 
 mod checks;
 mod claim;
+mod deletes;
 mod duplicates;
 mod hedging;
 mod pickup;
@@ -17,6 +18,7 @@ use futures_util::future::{join, join_all};
 use tokio::sync::mpsc;
 
 use self::claim::Workers;
+pub(super) use self::deletes::{Deletes, beside_deletes};
 use self::hedging::Hedging;
 use self::pickup::{Pickup, put_back_all};
 use super::Attempt;
@@ -24,9 +26,13 @@ use crate::model::failure::Failure;
 use crate::modes::agent_watch::AgentWatch;
 use crate::runtime::poll::PollInterval;
 
-/// Claims up to `wanted` idle machines. Fewer are no failure: creation launches the rest. Fails if
-/// the store or the pool does not answer.
-pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
+/// Claims up to `wanted` idle machines, and sends their tickets to `deletes`. Fewer are no failure:
+/// creation launches the rest. Fails if the store or the pool does not answer.
+pub(super) async fn select(
+    attempt: &Attempt<'_>,
+    wanted: u32,
+    deletes: Deletes,
+) -> Result<(), Failure> {
     attempt.holdings.searching(|search| search.asked = true);
     // Registering with GitHub takes seconds, so the interval grows: polling twenty times a second
     // for all that time would find it hardly any sooner.
@@ -37,7 +43,7 @@ pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Fai
     let (put_backs, set_aside) = mpsc::unbounded_channel();
     let workers = Workers {
         attempt,
-        pickup: Pickup::new(attempt, wanted, put_backs),
+        pickup: Pickup::new(attempt, wanted, deletes, put_backs),
         watch,
         hedging: Hedging::new(attempt, wanted),
         returns,

@@ -4,18 +4,20 @@
 use super::survey::Survey;
 use super::{Outcome, orphans};
 use crate::model::failure::Failure;
+use crate::model::intent::Intent;
 use crate::modes::plane::Plane;
-use crate::ports::Machine;
+use crate::ports::{Machine, PortResult};
 
-/// Terminates the machines of overdue intents that have no live record, and closes the intents.
+/// Terminates the machines of overdue intents that have no live record, and closes the intents. `open`
+/// are those that were open when the machines were listed.
 pub(super) async fn settle(
     plane: &Plane,
     survey: &Survey,
+    open: PortResult<Vec<Intent>>,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let now = plane.now();
-    let open = plane.retried(|| plane.store.open_intents()).await?;
-    for mut intent in open.into_iter().filter(|intent| intent.deadline <= now) {
+    for mut intent in open?.into_iter().filter(|intent| intent.deadline <= now) {
         let (ended, left): (Vec<&Machine>, Vec<&Machine>) = survey
             .orphans()
             .filter(|machine| machine.intent == intent.id)

@@ -2,9 +2,13 @@
 //!
 //! The list of live records is read once, before the others. The records of machines and runners that
 //! it lacks are read afterwards, consistently: the list may lag, and is a little older. A machine that
-//! is registered meanwhile is therefore seen with its record and not taken for an orphan.
+//! is registered meanwhile is therefore seen with its record and not taken for an orphan. Machines and
+//! runners are listed while expired instances are reaped, so that list may have machines that were
+//! terminated meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join;
 
 use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
@@ -31,22 +35,43 @@ pub(crate) struct Survey {
     terminated: BTreeSet<InstanceId>,
 }
 
+/// The machines and the runners, or why they are not known.
+pub(crate) struct Lists {
+    /// Before the first list was asked for.
+    taken_at: Timestamp,
+    machines: PortResult<Vec<Machine>>,
+    runners: PortResult<Vec<ListedRunner>>,
+}
+
+impl Lists {
+    /// Reads them. The live records must have been listed before.
+    pub(crate) async fn read(plane: &Plane) -> Lists {
+        let taken_at = plane.now();
+        let machines = plane.retried(|| plane.compute.machines());
+        let runners = plane.retried(|| plane.forge.runners());
+        let (machines, runners) = join(machines, runners).await;
+        Lists { taken_at, machines, runners }
+    }
+}
+
 impl Survey {
-    /// Reads machines and runners, beside the live records in `listing`. If the provider or the forge does not answer, its
-    /// list is empty, so that no machine counts as an orphan; the failure goes to `failure`. Fails
-    /// if the store does not answer.
+    /// Joins the live records in `listing` with `lists`. Machines that this refresh has reaped count as
+    /// gone. If the provider or the forge has not answered, its list is empty, so that no machine counts as
+    /// an orphan; the failure goes to `failure`. Fails if the store does not answer.
     pub(crate) async fn take(
         plane: &Plane,
         listing: PortResult<Listing>,
+        lists: Lists,
         outcome: &mut Outcome,
         failure: &mut Option<Failure>,
     ) -> Result<Survey, Failure> {
         let mut listing = listing?;
-        let taken_at = plane.now();
-        let machines = plane.retried(|| plane.compute.machines()).await;
+        let Lists { taken_at, machines, runners } = lists;
         let has_machines = machines.is_ok();
-        let machines = or_none(failure, machines);
-        let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
+        let mut machines = or_none(failure, machines);
+        let reaped: BTreeSet<&InstanceId> = outcome.reaped.iter().collect();
+        machines.retain(|machine| !reaped.contains(&machine.id));
+        let runners = or_none(failure, runners);
         let unlisted = unlisted(&listing, &machines, &runners);
         let mut terminated = BTreeSet::new();
         if !unlisted.is_empty() {

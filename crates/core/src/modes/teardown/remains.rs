@@ -9,7 +9,7 @@ use crate::model::record::{Record, State};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::modes::refresh;
-use crate::modes::refresh::survey::Survey;
+use crate::modes::refresh::survey::{Lists, Survey};
 use crate::ports::{ListedRunner, Machine, RecordScope};
 
 /// A machine that a run owns, or a launch for a run.
@@ -67,7 +67,8 @@ impl Remains {
         launches.retain(|intent| intent.deadline > now);
         let (mut noted, mut failure) = (refresh::Outcome::default(), None);
         let live = plane.retried(|| plane.store.list(RecordScope::Live)).await;
-        let survey = Survey::take(plane, live, &mut noted, &mut failure).await?;
+        let lists = Lists::read(plane).await;
+        let survey = Survey::take(plane, live, lists, &mut noted, &mut failure).await?;
         if let Some(failure) = failure {
             return Err(failure);
         }

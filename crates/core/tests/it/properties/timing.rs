@@ -144,7 +144,7 @@ proptest! {
     ) {
         let interval = part.map_or(PollInterval::fixed(ms(every)), |part| PollInterval::backing_off(ms(every), part));
         let interval = if prompt { interval.prompt() } else { interval };
-        let shortest = if prompt { every / 5 } else { every };
+        let shortest = if prompt { every / 10 } else { every };
         let (asked, found) = asked(interval, ms(answered), ms(patience));
         prop_assert_eq!(found, answered <= patience);
         let last = *asked.last().unwrap();

@@ -55,7 +55,7 @@ pub(crate) fn create(
             let mut instance = instance(&request, around, &fleet, lifecycle, pool);
             instance.unlisted = state.listing_lags;
             outcome.add(pool.at, &instance.machine);
-            state.instances.push(instance);
+            state.add(instance);
         }
     }
     let xml = answer(&request, &fleet, &outcome);

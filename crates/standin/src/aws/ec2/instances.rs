@@ -30,7 +30,7 @@ pub(crate) fn describe(
     }
     let filters = Filter::all(params)?;
     let found: Vec<&Instance> = state
-        .instances
+        .instances()
         .iter()
         .filter(|instance| !instance.unlisted)
         .filter(|instance| ids.is_empty() || ids.contains(&&*instance.machine.id))

@@ -197,7 +197,10 @@ pub(crate) struct Given {
 /// All that EC2 keeps between requests.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) instances: Vec<Instance>,
+    /// In the order of their launch.
+    instances: Vec<Instance>,
+    /// The places of machines among `instances`, by their ids.
+    places: HashMap<String, usize>,
     pub(crate) templates: BTreeMap<String, Template>,
     pub(crate) given: HashMap<(String, String), Given>,
     pub(crate) capacity: Capacity,
@@ -221,6 +224,7 @@ impl State {
     pub(crate) fn new(capacity: Capacity) -> State {
         State {
             instances: Vec::new(),
+            places: HashMap::new(),
             templates: BTreeMap::new(),
             given: HashMap::new(),
             capacity,
@@ -239,22 +243,40 @@ impl State {
         self.images.get(id).copied().unwrap_or(Some(Image::default()))
     }
 
+    /// All machines, in the order of their launch.
+    pub(crate) fn instances(&self) -> &[Instance] {
+        &self.instances
+    }
+
+    pub(crate) fn instances_mut(&mut self) -> &mut [Instance] {
+        &mut self.instances
+    }
+
+    pub(crate) fn add(&mut self, instance: Instance) {
+        self.places.insert(instance.machine.id.clone(), self.instances.len());
+        self.instances.push(instance);
+    }
+
     pub(crate) fn find(&self, id: &str) -> Option<&Instance> {
-        self.instances.iter().find(|instance| instance.machine.id == id)
+        self.instances.get(*self.places.get(id)?)
     }
 
     pub(crate) fn find_mut(&mut self, id: &str) -> Option<&mut Instance> {
-        self.instances.iter_mut().find(|instance| instance.machine.id == id)
+        self.instances.get_mut(*self.places.get(id)?)
     }
 
     /// Removes machines that have been terminated for at least `stay`.
     pub(crate) fn forget(&mut self, stay: Duration) {
-        let now = SystemTime::now();
+        let (now, before) = (SystemTime::now(), self.instances.len());
         self.instances.retain(|instance| {
             instance
                 .ended
                 .is_none_or(|ended| now.duration_since(ended).is_ok_and(|since| since < stay))
         });
+        if self.instances.len() != before {
+            let ids = self.instances.iter().map(|instance| instance.machine.id.clone());
+            self.places = ids.zip(0..).collect();
+        }
     }
 
     /// How many more machines with so many vCPUs the account's quota for a purchase option allows.

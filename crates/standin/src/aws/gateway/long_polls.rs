@@ -39,12 +39,12 @@ impl LongPolls {
     /// Forwards a call to the emulator. A receive that waits is answered when there is a message, and when
     /// its time is over.
     pub(super) async fn forward(&self, upstreams: &Upstreams, call: &Call) -> Answer {
-        let request = call.json().cloned().unwrap_or_default();
-        let queue = queue_name(&request).map(|name| self.of(name));
+        let request = call.json().unwrap_or(&Value::Null);
+        let queue = queue_name(request).map(|name| self.of(name));
         let wait = request["WaitTimeSeconds"].as_u64().map(Duration::from_secs);
         match (queue, wait) {
             (Some(queue), Some(wait)) if call.operation == "ReceiveMessage" && !wait.is_zero() => {
-                receive(upstreams, call, request, (&queue, wait)).await
+                receive(upstreams, call, request.clone(), (&queue, wait)).await
             }
             (queue, _) => {
                 let answer = upstreams.sqs(call).await;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::aws::call::{Call, Content, Service, WEB_IDENTITY};
+use crate::aws::call::{Call, Service, WEB_IDENTITY};
 use crate::aws::faults::answers;
 use crate::aws::faults::batches::PartialBatch;
 use crate::aws::faults::{AwsFault, Plan};
@@ -109,12 +109,7 @@ async fn partial(at: &EndpointHandler, call: &Call) -> Answer {
     let Some(forwarded) = cut.forwarded.take() else {
         return answers::done(cut.tell(None).to_string());
     };
-    let forwarded = Call {
-        body: Bytes::from(forwarded.to_string()),
-        content: Content::Json(forwarded),
-        ..call.clone()
-    };
-    let answer = serve(at, &forwarded).await;
+    let answer = serve(at, &call.with_json(forwarded)).await;
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) if answer.status.is_success() => {
             with_body(answer, cut.tell(Some(body)).to_string())

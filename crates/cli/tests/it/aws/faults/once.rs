@@ -50,11 +50,10 @@ const RELEASE: [Kind; 5] = [
 
 const PICKY: [Kind; 2] = [(Sqs, "ReceiveMessage", ""), (Sqs, "ChangeMessageVisibilityBatch", "")];
 
-/// The run's set is among those of a cold start. Here, claims whose set was written late would not be made
-/// together.
+/// The run's set by itself is among those of a cold start. Here, it is written with the claims.
 const WARM: [Kind; 5] = [
     (Sqs, "ReceiveMessage", ""),
-    (DynamoDb, "BatchExecuteStatement", CLAIMS),
+    (DynamoDb, "TransactWriteItems", CLAIM),
     (DynamoDb, "BatchGetItem", "AGENT#"),
     (Sqs, "DeleteMessageBatch", ""),
     (DynamoDb, "TransactWriteItems", ACTIVATE_OR_COMMIT),
@@ -76,7 +75,6 @@ pub(super) const REGISTER: &str = r#"":state":{"S":"created"}"#;
 const ACTIVATE_OR_COMMIT: &str = r#"":state":{"S":"running"}"#;
 const RELEASE_TO_POOL: &str = r#"SET \"state\"=?"#;
 pub(super) const CLAIM: &str = r#"":state":{"S":"claimed"}"#;
-const CLAIMS: &str = r#"{"S":"claimed"}"#;
 const REAPED: &str = r#"{"S":"terminated"}"#;
 
 #[test]

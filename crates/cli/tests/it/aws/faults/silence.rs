@@ -33,11 +33,12 @@ fn calls_are_made_again() {
     let warm = once(
         &harness,
         AwsFault::Silence,
-        &[(Sqs, "ReceiveMessage", ""), (DynamoDb, "UpdateItem", CLAIM)],
+        &[(Sqs, "ReceiveMessage", ""), (DynamoDb, "TransactWriteItems", CLAIM)],
         &["provision", "--json", "--run-id=2"],
     );
     assert_eq!((warm.sources(), warm.ids()), (vec!["warm".to_owned()], cold.ids()));
-    assert_eq!(updates(), 4, "its request, the run's note, its claim twice");
+    let transactions = harness.control.count(DynamoDb, "TransactWriteItems");
+    assert_eq!((updates(), transactions), (1, 3), "its request; its claim twice, its commit");
     assert_eq!((harness.standings(), harness.tickets()), (vec!["running 2".to_owned()], 0));
 
     once(

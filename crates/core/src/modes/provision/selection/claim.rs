@@ -69,7 +69,7 @@ impl Workers<'_> {
             }
             // The refusal has shown that the machine is gone, expired, or owned by another run, so
             // its ticket is of no use.
-            self.pickup.delete(&candidate).await;
+            self.pickup.delete(&candidate);
             if !is_needed.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -154,10 +154,10 @@ impl Workers<'_> {
         self.settle(other, checked?).await
     }
 
-    /// Deletes the machine's ticket, and waits for the result of its checks.
+    /// Waits for the result of the checks. The machine's ticket is deleted beside them.
     async fn check(&self, taken: &Taken) -> Result<Checked, Failure> {
-        let checks = checks::pass(self.attempt, &self.watch, &taken.claimed, &taken.way);
-        join(checks, self.pickup.delete(&taken.candidate)).await.0
+        self.pickup.delete(&taken.candidate);
+        checks::pass(self.attempt, &self.watch, &taken.claimed, &taken.way).await
     }
 
     /// Acts on the result of the checks. Returns whether the machine is ready.

@@ -32,9 +32,9 @@ use crate::model::summary::CandidateOutcome;
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
 use crate::ports::{Receipt, ReceivedMessage};
-use crate::runtime::batcher::Batcher;
 
 use super::Attempt;
+use super::deletes::Deletes;
 use super::duplicates::{DuplicateTickets, Encounter, IdlePeriod};
 use super::queue::Queue;
 use crate::modes::provision::holdings::Holdings;
@@ -43,10 +43,6 @@ use crate::modes::provision::pool_search::PoolSearch;
 
 /// How many tickets a search takes before the queue has told how many there are.
 const FIRST_SEARCH: usize = 40;
-
-/// How long a ticket waits for others before they are deleted together, if there may be others. The
-/// answers to claims that were made together arrive within this.
-const DELETE_WINDOW: Duration = Duration::from_millis(3);
 
 /// After this many encounters with the same instance, the pool counts as exhausted for this run.
 /// This bounds the number of passes when claims keep failing.
@@ -68,7 +64,6 @@ pub(super) struct Pickup<'a> {
     holdings: &'a Holdings,
     journal: &'a Journal,
     queue: Queue<'a>,
-    wanted: u32,
     inner: Mutex<Inner>,
     /// Tickets that workers have and have not deleted yet. They have their own lock, because `inner`
     /// may stay locked for the whole pickup patience.
@@ -82,7 +77,8 @@ pub(super) struct Pickup<'a> {
     /// Whether machines that are registered already are preferred, or those that are not; `None` if
     /// machines register when they are claimed in any case.
     prefers_ready: Option<bool>,
-    deletes: Batcher<Vec<Receipt>, ()>,
+    /// Where the tickets go whose claims are decided.
+    deletes: Deletes,
     /// Where tickets go that other runs may want.
     put_backs: UnboundedSender<Vec<Receipt>>,
 }
@@ -184,15 +180,17 @@ fn prefers_ready(attempt: &Attempt<'_>) -> Option<bool> {
 }
 
 impl<'a> Pickup<'a> {
-    /// Serves `wanted` workers. What it sends to `put_backs` must be put back, see [`put_back_all`].
+    /// Serves `wanted` workers. What it sends to `deletes` must be deleted, and what it sends to
+    /// `put_backs` put back, see [`put_back_all`].
     pub(super) fn new(
         attempt: &'a Attempt<'_>,
         wanted: u32,
+        deletes: Deletes,
         put_backs: UnboundedSender<Vec<Receipt>>,
     ) -> Pickup<'a> {
         Pickup {
             queue: Queue::new(attempt),
-            wanted,
+            deletes,
             put_backs,
             plane: attempt.plane,
             requirements: &attempt.requirements,
@@ -215,7 +213,6 @@ impl<'a> Pickup<'a> {
             takes_on_demand: attempt.request.options.capacity_fallback,
             takes_unused_only: attempt.reuse.is_never(),
             prefers_ready: prefers_ready(attempt),
-            deletes: Batcher::default(),
         }
     }
 
@@ -273,30 +270,14 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// Deletes the candidate's ticket and its duplicates. The instance must be claimed, gone, or
-    /// owned by another run. A failure is only logged.
-    pub(super) async fn delete(&self, candidate: &Candidate) {
+    /// Hands the candidate's ticket and its duplicates to be deleted. The instance must be claimed, gone,
+    /// or owned by another run.
+    pub(super) fn delete(&self, candidate: &Candidate) {
         let mut receipts = self.duplicates().settle(&candidate.announced);
         receipts.push(candidate.receipt.clone());
         self.holdings.about_to_delete(&receipts);
-        let class = &self.requirements.class;
-        let delete = |asked: Vec<Vec<Receipt>>| async move {
-            let receipts = asked.concat();
-            self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
-            Ok(vec![(); asked.len()])
-        };
-        let window = || async {
-            let others = if self.wanted > 1 { DELETE_WINDOW } else { Duration::from_millis(1) };
-            self.plane.clock.sleep(others).await;
-        };
-        let all = usize::try_from(self.wanted).unwrap_or(usize::MAX);
-        let deleted =
-            self.deletes.ask_while_joining(window, all.max(2), receipts.clone(), delete).await;
-        self.holdings.deleted(&receipts);
-        if let Err(error) = deleted {
-            // It becomes visible again, and the next claim by it is refused.
-            tracing::warn!(instance = %candidate.idle.id(), "ticket not deleted: {error}");
-        }
+        // The receiver lives as long as the attempt is served. Without it, the clean-up deletes them.
+        drop(self.deletes.send(receipts));
     }
 
     /// Hands all tickets that are still held to be put back.

@@ -1,4 +1,5 @@
 use tokio::sync::OnceCell;
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::*;
 use crate::model::heartbeat::Heartbeat;
@@ -8,6 +9,7 @@ use crate::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
 use crate::model::record::MachineSpec;
 use crate::model::requirements::TypePatterns;
 use crate::model::settings::Settings;
+use crate::modes::provision::selection::beside_deletes;
 use crate::modes::provision::{Origin, Request};
 use crate::ports::AgentStore;
 use crate::testkit;
@@ -55,7 +57,18 @@ fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
 static NEEDED: AtomicBool = AtomicBool::new(true);
 
 fn pickup<'a>(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
-    Pickup::new(attempt, wanted, tokio::sync::mpsc::unbounded_channel().0)
+    Pickup::new(attempt, wanted, unbounded_channel().0, unbounded_channel().0)
+}
+
+/// Deletes a ticket, and waits until it is gone.
+async fn delete(pickup: &mut Pickup<'_>, attempt: &Attempt<'_>, candidate: &Candidate) {
+    let (deletes, spent) = unbounded_channel();
+    let before = std::mem::replace(&mut pickup.deletes, deletes);
+    pickup.delete(candidate);
+    assert_eq!(attempt.holdings.spent().len(), 1, "known before it is deleted");
+    pickup.deletes = before;
+    beside_deletes(attempt, async { Ok(()) }, spent).await.unwrap();
+    assert_eq!(attempt.holdings.spent().len(), 0);
 }
 
 #[tokio::test]
@@ -197,7 +210,7 @@ async fn a_worker_that_got_no_candidate_no_longer_counts() {
     let class = &request.options.class;
     plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
     let attempt = attempt(&plane, &request);
-    let pickup = pickup(&attempt, 3);
+    let mut pickup = pickup(&attempt, 3);
     let first = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
     for _ in 0..2 {
         assert!(pickup.next(&NEEDED).await.unwrap().is_none(), "there is only one");
@@ -205,7 +218,7 @@ async fn a_worker_that_got_no_candidate_no_longer_counts() {
     let another = |id| Ticket { instance_id: id, ..ticket(&plane, &request) };
     let more = ["i-2", "i-3", "i-4"].map(|id| another(InstanceId::new(id).unwrap()));
     plane.pool.send(&more, Duration::ZERO).await.unwrap();
-    pickup.delete(&first).await;
+    delete(&mut pickup, &attempt, &first).await;
     pickup.ask_again().await;
     pickup.next(&NEEDED).await.unwrap().expect("there are three now");
     let depth = plane.pool.depth(class).await.unwrap();
@@ -231,7 +244,7 @@ async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
     plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
     let attempt = attempt(&plane, &request);
     let hold = attempt.times.ticket_hold;
-    let pickup = pickup(&attempt, 1);
+    let mut pickup = pickup(&attempt, 1);
     let candidate = pickup.next(&NEEDED).await.unwrap().expect("there is a ticket");
     let slow_claim = async {
         plane.clock.sleep(hold * 3).await;
@@ -240,6 +253,6 @@ async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
     let depth = pickup.holding(&candidate, slow_claim).await;
     assert_eq!((depth.visible, depth.held), (0, 1), "three holds later");
     assert!((5..=6).contains(&memory.pool.calls()["extend"]), "{:?}", memory.pool.calls());
-    pickup.delete(&candidate).await;
+    delete(&mut pickup, &attempt, &candidate).await;
     assert_eq!(plane.pool.depth(&request.options.class).await.unwrap().total(), 0);
 }
