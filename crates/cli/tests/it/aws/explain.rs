@@ -47,7 +47,8 @@ fn the_summary_is_written_beside_the_hand_over() {
     harness.provision("2", 1).succeeded();
     let log = harness.control.log();
     let of = |operation: &'static str| log.iter().filter(move |it| it.operation == operation);
-    let hand_over = of("TransactWriteItems").next().unwrap();
+    // The claim, which is one as well, comes first.
+    let hand_over = of("TransactWriteItems").max_by_key(|it| it.at).unwrap();
     // Either of the two may be sent first.
     let beside = of("BatchWriteItem").filter(|it| it.ended() > hand_over.at).collect::<Vec<_>>();
     assert_eq!(beside.len(), 1, "the summary: {log:?}");
