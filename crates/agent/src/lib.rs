@@ -23,7 +23,7 @@ use futures_util::future::{Either, FutureExt, join, select};
 use ondeck_core::model::heartbeat::{Heartbeat, idle_period};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::Signal;
-use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
+use ondeck_core::ports::{AgentStore, Clock, Host, PortResult, Random, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
 use crate::deadline::Moment;
@@ -50,6 +50,9 @@ const LEAVING_PAUSE: Duration = Duration::from_secs(1);
 /// How long it waits at most for that, for the removal of a runner that is registered while the machine is
 /// idle, and for the store to take back that the machine is ready.
 const PARTING: Duration = Duration::from_secs(20);
+
+/// A clock that has moved by this much, beside the time that has passed, was corrected.
+const CORRECTION: Duration = Duration::from_secs(1);
 
 /// A heartbeat that was not sent is retried after the heartbeat period divided by this.
 const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
@@ -235,14 +238,7 @@ impl Agent {
             // With a fresh heartbeat, the machine would be taken for ready.
             return false;
         }
-        let heartbeat = Heartbeat {
-            registration: memory.registration(),
-            ready_claim: memory.ready_claim(),
-            busy: self.runner.is_busy(),
-            interrupted: memory.interruption().is_some(),
-            ..Heartbeat::new(self.clock.now(), period)
-        };
-        let beat = self.store.beat(&self.id, &heartbeat).await;
+        let beat = self.beat(memory, period).await;
         memory.with_refusals(|refusals| refusals.beat(&beat));
         self.log_failure(memory, "heartbeat not sent", &beat);
         let span = memory.times().heartbeat_period * LOOKED_AT_WITHIN;
@@ -250,6 +246,26 @@ impl Agent {
             drop(self.look_at_record(memory).await);
         }
         beat.is_ok()
+    }
+
+    /// Sends a heartbeat. If the clock was corrected meanwhile, as by the store's first answer, it is sent
+    /// again: by the clock of the records, the first one may be of the future.
+    async fn beat(&self, memory: &Memory, period: Duration) -> PortResult<()> {
+        let send = async || {
+            let (at, began) = (self.clock.now(), self.clock.steady());
+            let heartbeat = Heartbeat {
+                registration: memory.registration(),
+                ready_claim: memory.ready_claim(),
+                busy: self.runner.is_busy(),
+                interrupted: memory.interruption().is_some(),
+                ..Heartbeat::new(at, period)
+            };
+            self.store.beat(&self.id, &heartbeat).await?;
+            let expected = at + self.clock.steady().saturating_sub(began);
+            Ok(self.clock.now().distance(expected) < CORRECTION)
+        };
+        let is_of_its_moment = send().await?;
+        if is_of_its_moment { Ok(()) } else { send().await.map(drop) }
     }
 
     /// Waits for an interruption notice and remembers it, so that the machine takes no new run. Then

@@ -56,6 +56,18 @@ async fn a_machine_without_a_record_terminates_itself_at_the_boot_deadline() {
     }
 }
 
+/// Otherwise the machine would look dead, or as if its clock were wrong, until the next heartbeat.
+#[tokio::test]
+async fn a_heartbeat_during_which_the_clock_was_corrected_is_sent_again() {
+    let mut harness = Harness::with(&[]).await;
+    harness.insert_record(State::Created, Duration::from_secs(300));
+    harness.boot(Arc::new(ClockBehind::new(harness.plane.clock.clone())));
+    harness.sleep(Duration::from_secs(2)).await;
+    let heartbeat = harness.status().await.heartbeat.unwrap();
+    let age = harness.plane.now().distance(heartbeat.at);
+    assert!(age < Duration::from_secs(3), "{age:?}");
+}
+
 #[tokio::test]
 async fn a_terminated_machine_terminates_itself_without_grace() {
     let mut harness = Harness::with(&[]).await;

@@ -31,7 +31,8 @@ fn each_mode_writes_its_metrics_into_a_file() {
     };
     let text = metrics(&["refresh"], 0);
     assert_eq!(value(&text, "ondeck_refresh_success", ""), 1.0);
-    assert_eq!(value(&text, "ondeck_machines", r#"class="large""#), 1.0);
+    assert_eq!(value(&text, "ondeck_machines", r#"state="idle""#), 1.0);
+    assert_eq!(value(&text, "ondeck_machines", r#"state="running""#), 0.0);
     assert_eq!(value(&text, "ondeck_pool_tickets", r#"class="large""#), 1.0);
     let text = metrics(&["provision", "--run-id", "1", "--instance-count", "2"], 0);
     assert_eq!(value(&text, "ondeck_provision_machines", r#"source="warm""#), 1.0);

@@ -455,7 +455,9 @@ mod tests {
         let next_day = full.on_day(at(24 * HOUR), Duration::from_secs(2 * HOUR)).unwrap();
         let carried = usd(0.25 * 2.0 + 1.0 * 6.0);
         assert_eq!(next_day.spend.as_ref().unwrap().committed, carried);
-        assert_eq!(next_day.clone().settle(&settlement), None, "its day is over");
+        let late = next_day.clone().settle(&settlement).unwrap();
+        assert_eq!((late.total, &late.spend), (1, &next_day.spend), "its day is over: places only");
+        assert_eq!(late.settle(&settlement), None, "a repetition on the next day");
         assert_eq!(next_day.clone().on_day(at(24 * HOUR), Duration::ZERO), None);
         assert_eq!(next_day.on_day(at(0), Duration::ZERO), None, "a day does not come again");
     }
