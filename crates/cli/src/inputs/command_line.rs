@@ -110,6 +110,7 @@ enum Variables {
 }
 
 /// The command line of this build.
+#[cfg(any(test, feature = "shell"))]
 pub(crate) fn command() -> Command {
     command_of(Variables::Taken, |_| true)
 }
