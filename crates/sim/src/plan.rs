@@ -216,8 +216,8 @@ impl Plan {
         }
         plan.forbid_reuse();
         plan.add_surprises();
-        plan.begin_before_midnight();
         plan.add_machine_labels();
+        plan.begin_before_midnight();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }

@@ -281,7 +281,7 @@ mod tests {
             ("provision-race", &["receive", "write claim i-0001"]),
             (
                 "release-job",
-                &["write give-back i-0001", "write claim i-0001", "write release i-0001", "send"],
+                &["write give-back i-0002", "write claim i-0002", "write release i-0002", "send"],
             ),
             ("release", &["write release", "send", "mark ticketed"]),
             ("release-silent-agent", &["write release", "send", "write expire"]),
