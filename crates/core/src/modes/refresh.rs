@@ -319,10 +319,7 @@ async fn repair(
             let (pruned, recorded, kept) = join3(pruned, recorded, kept).await;
             outcome.warnings.extend(kept);
             keep_first(&mut failure, pruned);
-            keep_first(
-                &mut failure,
-                listed_runners::remove(plane, settings, &survey, outcome).await,
-            );
+            keep_first(&mut failure, listed_runners::remove(plane, &survey, outcome).await);
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
             keep_first(&mut failure, recorded);
             taken = Some(survey);

@@ -11,17 +11,15 @@ use super::Outcome;
 use super::survey::Survey;
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
-use crate::model::machine_label::RunnerLabel;
-use crate::model::settings::Settings;
 use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, PortError, PortResult};
 
-/// Removes runners whose machine is gone, of those that are online only if a record says so, and earlier registrations of live machines that have registered
-/// again while they were idle. If the forge refuses to remove one, that is a warning.
+/// Removes runners whose machine is gone, of those that are online only if a record says so, and earlier
+/// registrations of live machines that have registered again while they were idle, also if the setting has
+/// changed since. If the forge refuses to remove one, that is a warning.
 pub(super) async fn remove(
     plane: &Plane,
-    settings: &Settings,
     survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
@@ -34,9 +32,6 @@ pub(super) async fn remove(
             tracing::info!(runner = runner.name, "runner removed: its machine is gone");
             outcome.offline_runners.push(runner.name.clone());
         }
-    }
-    if settings.runner_label == RunnerLabel::Run {
-        return Ok(());
     }
     for runner in superseded(plane, survey).await? {
         if remove_one(plane, runner, outcome).await? {
