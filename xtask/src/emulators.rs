@@ -29,7 +29,17 @@ pub(crate) use workflows::actionlint;
 /// `cargo xtask emulators`: runs a command with the emulators and returns its exit code. Without a
 /// command, prints their environment and runs until one of them stops.
 pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
-    let emulators = match Emulators::start(root) {
+    run_with(Emulators::start(root), root, command)
+}
+
+/// Runs a benchmark, as [`run`] does, with emulators that share its processors: what they compile once
+/// costs less in each round.
+pub(crate) fn run_bench(root: &Path, command: &[String]) -> u8 {
+    run_with(Emulators::start_with(root, &OPTIMISED), root, command)
+}
+
+fn run_with(started: Result<Emulators, TaskError>, root: &Path, command: &[String]) -> u8 {
+    let emulators = match started {
         Ok(emulators) => emulators,
         Err(error) => {
             error.report();
@@ -52,6 +62,13 @@ pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     }
 }
 
+/// How Java runs DynamoDB Local for tests, which take minutes. The optimising compiler and the parallel
+/// collector would take twice the time, both for the start and for ten thousand writes.
+const QUICK: [&str; 3] = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+/// The same for benchmarks, which repeat few calls: optimised, and without a collection within most
+/// rounds.
+const OPTIMISED: [&str; 4] = ["-Xmx512m", "-Xms512m", "-Xmn256m", "-XX:+UseSerialGC"];
+
 /// The running emulators, which stop when this is dropped.
 pub(crate) struct Emulators {
     services: [Service; 2],
@@ -66,6 +83,10 @@ pub(crate) struct Emulators {
 impl Emulators {
     /// Installs missing emulators, starts all of them on free ports, and waits until they answer.
     pub(crate) fn start(root: &Path) -> Result<Emulators, TaskError> {
+        Emulators::start_with(root, &QUICK)
+    }
+
+    fn start_with(root: &Path, java: &'static [&'static str]) -> Result<Emulators, TaskError> {
         let lock = install::lock(root)?;
         let installed = install::install(root, &lock)?;
         let (folder, occupied) = occupy(&root.join(tool::DIRECTORY).join("logs"))?;
@@ -73,7 +94,7 @@ impl Emulators {
 
         let started = Instant::now();
         let mut services = [
-            Service::start(dynamodb(&installed, &folder))?,
+            Service::start(dynamodb(&installed, &folder, java))?,
             Service::start(ministack(&installed, &folder))?,
         ];
         services.iter_mut().try_for_each(Service::until_it_answers)?;
@@ -151,7 +172,11 @@ fn occupy(logs: &Path) -> Result<(PathBuf, File), TaskError> {
     occupied.map(|file| (folder, file)).map_err(|error| TaskError::with(&held, error))
 }
 
-fn dynamodb(installed: &Installed, folder: &Path) -> EmulatorSpec {
+fn dynamodb(
+    installed: &Installed,
+    folder: &Path,
+    options: &'static [&'static str],
+) -> EmulatorSpec {
     let (java, scratch) = (installed.java.clone(), folder.to_owned());
     let jar = installed.dynamodb.join("DynamoDBLocal.jar");
     let libraries = installed.dynamodb.join("DynamoDBLocal_lib").display().to_string();
@@ -161,9 +186,7 @@ fn dynamodb(installed: &Installed, folder: &Path) -> EmulatorSpec {
             .current_dir(&scratch)
             // With its flag alone it would still look up the service that it reports to.
             .env("DDB_LOCAL_TELEMETRY", "0")
-            // It runs for minutes only. The optimising compiler and the parallel collector would
-            // take twice the time, both for the start and for ten thousand writes.
-            .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .args(options)
             // Without this, it leaves performance data in a shared folder.
             .args(["-XX:-UsePerfData", &format!("-Djava.library.path={libraries}"), "-jar"])
             .arg(&jar)

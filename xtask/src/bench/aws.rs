@@ -29,7 +29,8 @@ pub(crate) fn run(root: &Path, rows: &[String]) -> u8 {
     }
     let target = target_of(root);
     let folder = target.join("bench");
-    let measured = emulators::run(root, &command(&target.join("release").join("ondeck"), rows));
+    let measured =
+        emulators::run_bench(root, &command(&target.join("release").join("ondeck"), rows));
     match report(&folder) {
         Ok(missed) => measured.max(u8::from(missed)),
         Err(error) => {

@@ -38,6 +38,8 @@ const LATENCY: Duration = Duration::from_millis(8);
 const CALLS: &str = "calls";
 /// How many round trips are measured beside each round.
 const PROBES: usize = 3;
+/// How many rounds of a row do not count. DynamoDB Local compiles what they call.
+const UNCOUNTED: u32 = 6;
 
 /// How busy the computer is beside what is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +137,7 @@ impl Bench {
         format!("run-{}", self.runs)
     }
 
-    /// Measures rows together under each condition, after one round that does not count. `one`
+    /// Measures rows together under each condition, after a few rounds that do not count. `one`
     /// returns the rounds of the rows, in their order.
     fn rounds<const N: usize>(
         &mut self,
@@ -148,7 +150,9 @@ impl Bench {
             return;
         }
         let probe = harness.probe();
-        one(self);
+        for _ in 0..UNCOUNTED {
+            one(self);
+        }
         for condition in self.conditions.clone() {
             let _load = Load::start(condition);
             let count = match condition {

@@ -111,11 +111,11 @@ impl Workload {
                 // So do several claims that are made together, and release or refresh.
                 (agent + 2.0, changes)
             }
-            // A heartbeat every 5 s, and the signals "registered" and "deregistered". A mode reads
-            // the status every 50 ms at first, and once before it claims.
+            // A heartbeat every 5 s, and the signals "registered" and "deregistered". Provision and release
+            // look every 5 ms for 100 ms each, then every 50 ms. A refresh looks once.
             "AGENT" if agents => {
                 let signals = if transitions > 0.0 { 2.0 } else { 0.0 };
-                let polls = if transitions > 0.0 { 20.0 * seconds + 1.0 } else { 0.0 };
+                let polls = if transitions > 0.0 { 2.0 * 20.0 + 20.0 * seconds } else { 0.0 } + 1.0;
                 (polls, seconds / 5.0 + 1.0 + signals)
             }
             "EVENT" => (0.0, transitions + twice(1.0)),
