@@ -18,6 +18,9 @@ use crate::ports::{
 use crate::runtime::batcher::Batcher;
 use crate::runtime::retry::{Retry, retry};
 
+/// How often a demand may be changed by others while a call changes it.
+const CHANGES: u32 = 20;
+
 /// The ports that a mode works with. The program builds it once, for the backend it was told to
 /// use.
 #[derive(Clone)]
@@ -268,6 +271,34 @@ impl Plane {
         let runs = std::slice::from_ref(&next.run);
         let found = self.retried(|| self.store.demands(runs)).await?;
         Ok(found.contains(next))
+    }
+
+    /// Replaces the demand of `asked` by what `change` makes of it, until no other process comes between.
+    /// `known` is stored as far as the caller knows, and is not read for the first attempt. Returns what is
+    /// stored then, or `None` if `change` makes nothing of what it finds. Fails if the demand keeps
+    /// changing.
+    pub(crate) async fn change_demand(
+        &self,
+        asked: &Demand,
+        mut known: Option<Demand>,
+        change: impl Fn(Option<&Demand>) -> Option<Demand>,
+    ) -> PortResult<Option<Demand>> {
+        let runs = std::slice::from_ref(&asked.run);
+        for _ in 0..CHANGES {
+            let found = match known.take() {
+                Some(known) => Some(known),
+                None => {
+                    let demands = self.retried(|| self.store.demands(runs)).await?;
+                    demands.into_iter().find(|demand| demand.label() == asked.label())
+                }
+            };
+            let Some(next) = change(found.as_ref()) else { return Ok(None) };
+            if found.as_ref() == Some(&next) || self.replace_demand(found.as_ref(), &next).await? {
+                return Ok(Some(next));
+            }
+        }
+        let reason = "the demand of the run keeps changing".to_owned();
+        Err(PortError::Unavailable { service: "store", reason })
     }
 
     /// Expires and reaps instances, and terminates the machines whose reap this call has won, all in one

@@ -9,9 +9,6 @@ use crate::ports::PortResult;
 /// How many of a run's labels are kept: the latest.
 const MOST: usize = 2_000;
 
-/// How often the demand may be changed by others while this call changes it.
-const ATTEMPTS: u32 = 20;
-
 /// Stores the labels of the machines that this attempt holds. Does nothing if they are registered with the
 /// label of the run. Fails if the store does not answer.
 pub(super) async fn store(attempt: &Attempt<'_>) -> Result<(), Failure> {
@@ -21,13 +18,13 @@ pub(super) async fn store(attempt: &Attempt<'_>) -> Result<(), Failure> {
     }
     let noted = attempt.note_demand().await.cloned();
     let asked = Demand::of(attempt.request, attempt.journal.began());
-    let change = |found: Option<&Demand>| with(found.unwrap_or(&asked).clone(), &labels);
-    replace(attempt, &asked, noted, change).await.map(drop).map_err(Failure::from)
+    let change = |found: Option<&Demand>| Some(with(found.unwrap_or(&asked).clone(), &labels));
+    attempt.plane.change_demand(&asked, noted, change).await.map(drop).map_err(Failure::from)
 }
 
 /// Stores what the run asks for now, and keeps the labels that it was given before, also if machines have
-/// the label of their run by now. Returns what is
-/// stored. Costs one call for a run that has asked for nothing before.
+/// the label of their run by now. Returns what is stored. Costs one call for a run that has asked for
+/// nothing before.
 pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortResult<Demand> {
     let plane = attempt.plane;
     if plane.retried(|| plane.store.replace_demand(None, &asked)).await? {
@@ -35,37 +32,10 @@ pub(super) async fn renew_demand(attempt: &Attempt<'_>, asked: Demand) -> PortRe
     }
     let change = |found: Option<&Demand>| {
         let labels = found.map(|demand| demand.labels.clone()).unwrap_or_default();
-        Demand { labels, ..asked.clone() }
+        Some(Demand { labels, ..asked.clone() })
     };
-    replace(attempt, &asked, None, change).await
-}
-
-/// Replaces the demand of the request by what `change` makes of it, until no other process comes between.
-/// Returns what is stored then. The first attempt takes what is `known` to be stored for that and does not
-/// read it, since a run waits for its labels.
-async fn replace(
-    attempt: &Attempt<'_>,
-    asked: &Demand,
-    mut known: Option<Demand>,
-    change: impl Fn(Option<&Demand>) -> Demand,
-) -> PortResult<Demand> {
-    let plane = attempt.plane;
-    let runs = std::slice::from_ref(&asked.run);
-    for _ in 0..ATTEMPTS {
-        let found = match known.take() {
-            Some(known) => Some(known),
-            None => {
-                let demands = plane.retried(|| plane.store.demands(runs)).await?;
-                demands.into_iter().find(|demand| demand.label() == asked.label())
-            }
-        };
-        let next = change(found.as_ref());
-        if found.as_ref() == Some(&next) || plane.replace_demand(found.as_ref(), &next).await? {
-            return Ok(next);
-        }
-    }
-    let reason = "the demand of the run keeps changing".to_owned();
-    Err(crate::ports::PortError::Unavailable { service: "store", reason })
+    let stored = plane.change_demand(&asked, None, change).await?;
+    Ok(stored.unwrap_or(asked))
 }
 
 /// The demand with these labels after those that it has.

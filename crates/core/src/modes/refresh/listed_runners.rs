@@ -15,9 +15,9 @@ use crate::model::signal::AgentStatus;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, PortError, PortResult};
 
-/// Removes runners whose machine is gone, of those that are online only if a record says so, and earlier
-/// registrations of live machines that have registered again while they were idle, also if the setting has
-/// changed since. If the forge refuses to remove one, that is a warning.
+/// Removes runners whose machine is gone; one that is online only if a record says that it is gone. Also
+/// removes earlier registrations of live machines that have registered again while they were idle, also if
+/// machines have the label of their run by now. If the forge refuses to remove a runner, that is a warning.
 pub(super) async fn remove(
     plane: &Plane,
     survey: &Survey,

@@ -20,9 +20,6 @@ use crate::modes::refresh::limit::{self, Limit};
 use crate::ports::{PortResult, WaitingJobs};
 use crate::runtime::stop::StopSignal;
 
-/// How often the result of a rescue is written while the demand is changed by other processes.
-const ATTEMPTS: u32 = 5;
-
 /// Rescues runs, or reports them, as the `rescue` setting says.
 pub(super) struct Rescuer<'a> {
     pub(super) plane: &'a Plane,
@@ -238,32 +235,14 @@ impl Rescuer<'_> {
     /// fails. A provision of the run may have stored labels meanwhile, and these stay.
     async fn give_back(&self, leased: &Demand, next: Demand) {
         let result = next.failed_rescues;
-        let mut held = leased.clone();
-        for _ in 0..ATTEMPTS {
-            let next = Demand { failed_rescues: result, lease: None, ..held.clone() };
-            let given_back = match self.plane.replace_demand(Some(&held), &next).await {
-                Ok(false) => self.present(leased).await,
-                stored => stored.map(|_| None),
-            };
-            match given_back {
-                Ok(None) => return,
-                Ok(Some(found)) => held = found,
-                Err(error) => {
-                    let label = next.label();
-                    tracing::warn!(%label, "the result of its rescue was not stored: {error}");
-                    return;
-                }
-            }
+        let change = |found: Option<&Demand>| {
+            let held = found.filter(|found| found.lease == leased.lease)?;
+            Some(Demand { failed_rescues: result, lease: None, ..held.clone() })
+        };
+        let stored = self.plane.change_demand(leased, Some(leased.clone()), change).await;
+        if let Err(error) = stored {
+            let label = leased.label();
+            tracing::warn!(%label, "the result of its rescue was not stored: {error}");
         }
-        tracing::warn!(label = %leased.label(), "the result of its rescue was not stored: it keeps changing");
-    }
-
-    /// The demand as it is stored now; `None` if it no longer has the lease of this one.
-    async fn present(&self, leased: &Demand) -> PortResult<Option<Demand>> {
-        let (plane, runs) = (self.plane, std::slice::from_ref(&leased.run));
-        let found = plane.retried(|| plane.store.demands(runs)).await?;
-        let is_held =
-            |demand: &Demand| demand.label() == leased.label() && demand.lease == leased.lease;
-        Ok(found.into_iter().find(is_held))
     }
 }
