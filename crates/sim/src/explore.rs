@@ -7,6 +7,23 @@
 //! received so far. A state that was reached before is not explored again. That makes the number of
 //! states finite. The search is complete within its bounds: calls take no time, and time passes
 //! only when nothing else can happen, or as a fault.
+//!
+//! A refresh asks for several lists together. It uses none of them before it has all, and their answers
+//! change nothing, so the order in which it is given them matters to no process. This saves most of the
+//! search:
+//!
+//! - The answers to these lists are part of a state, and their order is not.
+//! - Of two such lists, the one whose name comes second is not answered directly before the other.
+//!   Any effect of another process may come before, between and after them.
+//!
+//! The second point misses no state. All histories that lead to a state have the same number of effects,
+//! because the answers are part of it. Let `t` be a state that is missed, with the fewest effects. All
+//! states with fewer effects are explored. So a choice leads to `t` that was left out: list `a`
+//! after list `b`, where `b` was chosen last and comes after `a` in the order of names. Answering `a`
+//! where `b` was answered leads to a state with fewer effects than `t`, which is explored, and from
+//! which `b` leads to `t`. If `b` was left out there as well, that state was reached first by a list `c`
+//! that comes after `b`, and the same holds for `b` and `c`. Names get later each time, so one of these
+//! choices is made.
 
 mod scenes;
 
@@ -214,30 +231,83 @@ impl Exploration<'_> {
 }
 
 /// Plays until all modes have exited. Where there are several choices, `pick` returns the index of
-/// the one to take. Returns `false` if `pick` returns `None`.
+/// the one to take. Returns `false` if `pick` returns `None`, or if every choice is left to a history in
+/// which the lists of a refresh are answered in the order of their names.
 fn drive(
     harness: &mut Harness,
     scene: &Scene,
     mut pick: impl FnMut(&Harness, usize, u32) -> Option<usize>,
 ) -> bool {
     let mut left = scene.max_faults;
+    let mut last_list: Option<LastList> = None;
     loop {
         wake(harness);
         let under_way = harness.kernel.pending_calls().iter().any(|call| call.abandoned);
         if harness.is_over() || harness.unfinished().is_empty() && !under_way {
             return true;
         }
-        let choices = choices(harness, scene.faults, left);
+        let mut choices = choices(harness, scene.faults, left);
+        if choices.is_empty() {
+            match advance(harness, u64::MAX) {
+                true => continue,
+                false => return true,
+            }
+        }
+        if let Some(last) = &last_list {
+            choices.retain(|choice| !last.comes_too_late(*choice));
+        }
         let choice = match choices.len() {
-            0 if advance(harness, u64::MAX) => continue,
-            0 => return true,
+            0 => return false,
             1 => choices[0],
             many => match pick(harness, many, left) {
                 Some(at) => choices[at],
                 None => return false,
             },
         };
+        last_list = LastList::of(harness, choice);
         left -= apply(harness, choice);
+        if let Some(last) = &last_list {
+            last.assert_unused(harness);
+        }
+    }
+}
+
+/// The list that a refresh was given in the last step, without a fault.
+struct LastList {
+    list: PendingCall,
+    /// The calls that were pending before the step.
+    pending: Vec<u64>,
+}
+
+impl LastList {
+    /// `None` if the choice is anything else than to answer such a list.
+    fn of(harness: &Harness, choice: Choice) -> Option<LastList> {
+        match choice {
+            Choice::Call(list, SceneFault::None) if list.is_list => {
+                let pending = harness.kernel.pending_calls().iter().map(|call| call.id).collect();
+                Some(LastList { list, pending })
+            }
+            _ => None,
+        }
+    }
+
+    /// Panics if the refresh has made a call since, although it waits for another list. The search relies
+    /// on that it does not.
+    fn assert_unused(&self, harness: &Harness) {
+        let mut calls = harness.kernel.pending_calls();
+        calls.retain(|call| call.pid == self.list.pid);
+        let has_all = !calls.iter().any(|call| call.is_list);
+        let unused = calls.iter().all(|call| self.pending.contains(&call.id));
+        assert!(has_all || unused, "a refresh has used {} before its other lists", self.list.what);
+    }
+
+    /// Whether the choice is to answer, without a fault, another list that the same refresh waited for
+    /// before this one was answered, and whose name comes first. The state that it leads to is also
+    /// reached when the two are answered in the order of their names, so it need not be made.
+    fn comes_too_late(&self, choice: Choice) -> bool {
+        let Choice::Call(call, SceneFault::None) = choice else { return false };
+        let are_together = call.pid == self.list.pid && self.pending.contains(&call.id);
+        are_together && call.is_list && call.what < self.list.what
     }
 }
 

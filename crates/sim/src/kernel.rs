@@ -4,6 +4,7 @@
 //! Everything that happens is an event taken from the kernel, one at a time. So the order of
 //! events determines the history.
 
+mod answers;
 mod digest;
 mod futures;
 
@@ -18,6 +19,8 @@ use ondeck_core::model::timestamp::Timestamp;
 
 use crate::faults::{AnswerDelivery, CallBehaviour, CrashPoint, Fault};
 
+pub(crate) use self::answers::AnswerDigests;
+use self::answers::is_list;
 pub(crate) use self::digest::digest;
 pub(crate) use self::futures::{CallFuture, SleepFuture};
 
@@ -26,9 +29,6 @@ pub(crate) type Micros = u64;
 
 /// The time of day at which every history begins.
 const EPOCH_MILLIS: u64 = 1_750_000_000_000;
-
-/// A digest of the answers that each process has received.
-pub(crate) type AnswerDigests = BTreeMap<Pid, u64>;
 
 /// A process, by the order in which processes were started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,8 @@ pub(crate) struct Call {
     pub(crate) pid: Pid,
     pub(crate) what: &'static str,
     pub(crate) text: String,
+    /// Equal for calls of one process that ask the same; 0 unless calls are chosen.
+    question: u64,
     pub(crate) behaviour: CallBehaviour,
     effect: Box<dyn FnMut() -> String + Send>,
     waker: Option<Waker>,
@@ -138,6 +140,11 @@ impl State {
         }
     }
 
+    /// What a new call asks, see [`Call::question`].
+    fn question(&self, pid: Pid, what: &str, text: &str) -> u64 {
+        if self.by_choice { digest(&[&pid, &what, &text]) } else { 0 }
+    }
+
     /// Fires the alarms that wait for this.
     fn fire(&mut self, trigger: &Trigger) {
         let now = self.now;
@@ -159,6 +166,7 @@ impl State {
             pid: call.pid,
             what: call.what,
             text: call.text.clone(),
+            question: call.question,
             behaviour: CallBehaviour::sound(0, 0),
             effect: std::mem::replace(&mut call.effect, Box::new(String::new)),
             waker: None,
@@ -174,9 +182,12 @@ impl State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingCall {
     pub(crate) id: u64,
+    pub(crate) pid: Pid,
     pub(crate) what: &'static str,
     /// Equal for calls of one process that ask the same.
     pub(crate) question: u64,
+    /// Whether a refresh asks for this list together with others, and uses none before it has all.
+    pub(crate) is_list: bool,
     /// Whether the caller has stopped waiting for the answer.
     pub(crate) abandoned: bool,
 }
@@ -198,7 +209,7 @@ impl Kernel {
             answer_at: None,
             by_choice,
             journal: journal.then(Vec::new),
-            answer_digests: AnswerDigests::new(),
+            answer_digests: AnswerDigests::default(),
             tracks_answers: by_choice,
             names: Vec::new(),
             steps: 0,
@@ -340,8 +351,10 @@ impl Kernel {
         let waiting = state.calls.iter().filter(|(_, call)| call.ended.is_none());
         let pending = |(id, call): (&u64, &Call)| PendingCall {
             id: *id,
+            pid: call.pid,
             what: call.what,
-            question: digest(&[&call.pid, &call.what, &call.text]),
+            question: call.question,
+            is_list: state.names.get(call.pid.0).is_some_and(|name| is_list(name, call.what)),
             abandoned: call.abandoned,
         };
         waiting.map(pending).collect()
@@ -404,9 +417,9 @@ impl Kernel {
         let lost = call.behaviour.answer == AnswerDelivery::Lost;
         if state.tracks_answers {
             let shown = if lost { "lost" } else { &answer };
-            let so_far = state.answer_digests.get(&call.pid).copied().unwrap_or_default();
-            let all = digest(&[&so_far, &state.now, &call.what, &call.text, &shown]);
-            state.answer_digests.insert(call.pid, all);
+            let (now, list) = (state.now, is_list(&who, call.what).then_some(call.what));
+            let received: [&dyn std::fmt::Debug; 4] = [&now, &call.what, &call.text, &shown];
+            state.answer_digests.add(call.pid, list, &received);
         }
         if let Some(late) = call.behaviour.late {
             state.arrive_late(&mut call, late);
@@ -450,9 +463,8 @@ impl Kernel {
         alarm.fired = true;
         let waker = alarm.waker.take();
         if state.tracks_answers {
-            let so_far = state.answer_digests.get(&pid).copied().unwrap_or_default();
-            let all = digest(&[&so_far, &state.now, &"alarm"]);
-            state.answer_digests.insert(pid, all);
+            let now = state.now;
+            state.answer_digests.add(pid, None, &[&now, &"alarm"]);
         }
         drop(state);
         if let Some(waker) = waker {
@@ -511,6 +523,7 @@ impl Kernel {
         let call = Call {
             pid,
             what,
+            question: state.question(pid, what, &text),
             text,
             behaviour,
             effect,
@@ -540,6 +553,7 @@ impl Kernel {
         let message = Call {
             pid,
             what,
+            question: state.question(pid, what, &text),
             text,
             behaviour: CallBehaviour::sound(0, 0),
             effect: Box::new(effect),
@@ -575,7 +589,6 @@ impl Kernel {
     /// A digest of what processes have been answered and what they wait for.
     pub(crate) fn digest(&self) -> u64 {
         let state = self.state();
-        let calls: Vec<_> = state.calls.values().map(|c| (c.pid, c.what, &c.text)).collect();
         let mut agenda: Vec<_> = state
             .agenda
             .iter()
@@ -586,7 +599,7 @@ impl Kernel {
             })
             .collect();
         agenda.sort_unstable();
-        let mut calls: Vec<u64> = calls.iter().map(|call| digest(&[&call])).collect();
+        let mut calls: Vec<u64> = state.calls.values().map(|call| call.question).collect();
         calls.sort_unstable();
         digest(&[&state.now, &state.answer_digests, &calls, &agenda])
     }
