@@ -162,10 +162,15 @@ fn a_count_of_yesterday_is_carried_over_and_what_does_not_fit_is_drained() {
     let drained = refreshed["drained"].as_array().unwrap_or_else(|| panic!("{refreshed}"));
     assert_eq!(drained.len(), 1, "{refreshed}");
     let why = "SELECT count(*) FROM events WHERE why LIKE '%max-spend-per-day%'";
+    let told = account(&home, &[])["spend"].clone();
+    assert_eq!(told["day"], home.texts("SELECT date('now')").concat().as_str(), "{told}");
+    assert_eq!(told["spentUsd"], 0.0, "yesterday's is not today's: {told}");
+    assert_eq!(home.status()["summary"]["spend"], told);
     assert!(home.number(why) > 0, "the reason is recorded");
     until("the drained machine is gone, and the one of the run stays", || {
         home.refresh(&[]);
         home.standings() == ["running first"]
+    assert_eq!(account(&home, &[])["spend"], told, "what the first launch of the day begins with");
     });
 }
 

@@ -15,6 +15,7 @@ use crate::model::machine_label::MachineLabel;
 use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
+use crate::modes::refresh::SpendUse;
 use crate::modes::status::judgement::{Ceiling, Judgement, Problem, ProblemKind};
 use crate::ports::{ListedRunner, Machine, WaitingJobs};
 
@@ -147,8 +148,9 @@ fn of_problem(problem: &Problem, judgement: &Judgement, gone: &[InstanceId]) -> 
         }
         ProblemKind::AtCeiling => raise_ceiling(&one_more(&judgement.summary.ceilings)),
         ProblemKind::SpendNearCap => {
-            let cap = judgement.summary.spend.map(|spend| spend.cap.times(2).dollars());
-            format!("ondeck refresh --max-spend-per-day {:.2}", cap.unwrap_or_default())
+            let higher = |used: SpendUse| used.cap.max(used.spent + used.reserved).times(2);
+            let cap = judgement.summary.spend.map(higher).unwrap_or_default().dollars();
+            format!("ondeck refresh --max-spend-per-day {:.2}", (cap * 100.0).ceil() / 100.0)
         }
         ProblemKind::Unreadable => "ondeck status # logs what is wrong with each".to_owned(),
     };

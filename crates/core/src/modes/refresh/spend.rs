@@ -45,13 +45,23 @@ impl SpendUse {
         SpendUse { day: spend.day, spent: spend.spent, reserved: spend.reserved(), cap }
     }
 
-    /// What a stored count tells. `None` if there is no cap, or if the count was made for another
-    /// ceiling or cap.
-    pub(in crate::modes) fn counted(settings: &Settings, count: &MachineCount) -> Option<SpendUse> {
+    /// What a stored count tells about the day of `now`. If it was made on an earlier day, the amounts
+    /// are those that the first launch of this day will begin with. `None` if there is no cap, or if the
+    /// count was made for another ceiling or cap.
+    pub(in crate::modes) fn counted(
+        settings: &Settings,
+        count: &MachineCount,
+        now: Timestamp,
+    ) -> Option<SpendUse> {
         let (cap, spend) = (settings.max_spend_per_day?, count.spend.as_ref()?);
         let is_of_ceiling = settings.ceiling_since == Some(count.since);
         let is_of_cap = settings.spend_since == Some(spend.since);
-        (is_of_ceiling && is_of_cap).then(|| SpendUse::of(spend, cap))
+        if !is_of_ceiling || !is_of_cap {
+            return None;
+        }
+        let carried = count.clone().on_day(now.start_of_day(), longest(settings, &settings.times));
+        let today = carried.and_then(|count| count.spend);
+        Some(SpendUse::of(today.as_ref().unwrap_or(spend), cap))
     }
 
     /// Whether four fifths of the cap are spent or reserved.
