@@ -166,6 +166,17 @@ fn settings_that_were_damaged_or_exclude_each_other_are_found() {
     change("REPLACE INTO settings VALUES ('idle-time-sec', 'soon')");
     assert_fixed(&home, &assert_finds(&home, &["settings-unreadable"]));
     // As an earlier version has stored them, each with a fix of its own.
+    let minimum = "--min-idle=Sat 00:00-00:30 large/c6i.large=60";
+    let capped = ["--max-spend-per-day=2.5", "--max-machine-age-min=30", minimum];
+    let refreshed = home.refresh(&capped);
+    let answer = assert_finds(&home, &["settings-contradict"]);
+    let what = answer["findings"][0]["what"].as_str().unwrap();
+    let told = "min-idle costs $2.55 on its dearest day, and max-spend-per-day allows $2.50";
+    assert_eq!(what, told);
+    let warning = format!("{told}; max-spend-per-day 2.55 is enough; or lower min-idle");
+    assert_eq!(refreshed["warnings"], serde_json::json!([warning]));
+    assert_fixed(&home, &answer);
+    home.refresh(&["--reset=min-idle,max-spend-per-day,max-machine-age-min"]);
     for (name, value) in [
         ("max-machines", "2"),
         ("max-machines", "9 large=2"),
