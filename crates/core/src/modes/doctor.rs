@@ -174,6 +174,7 @@ impl Patient<'_> {
             Ok(judgement) => {
                 let compared = self.compared(facts, &judgement, into).await;
                 machines::judge(&judgement, &compared, into);
+                into.add(machines::unreadable(&*self.plane.store, &judgement.unreadable));
                 Ok(Known::of(&judgement))
             }
             Err(error) => {

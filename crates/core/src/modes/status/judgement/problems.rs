@@ -55,7 +55,11 @@ pub(super) fn problems(
     });
     let unreadable = (!unreadable.is_empty()).then(|| {
         let message = format!("records that cannot be read: {}", unreadable.len());
-        of_pool(ProblemKind::Unreadable, message, "ondeck status logs what is wrong with each")
+        of_pool(
+            ProblemKind::Unreadable,
+            message,
+            "ondeck doctor gives the command that deletes them",
+        )
     });
     let of_machines = [
         with(
