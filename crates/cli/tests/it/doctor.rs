@@ -291,6 +291,8 @@ fn a_record_that_cannot_be_read_is_found() {
     assert_eq!(finding["about"], serde_json::json!(home.texts("SELECT id FROM instances")));
     let what = finding["what"].as_str().unwrap();
     assert!(what.contains("unreadable record") && what.contains("cpu"), "{what}");
+    let status = home.ondeck(&["status"]).succeeded().stdout;
+    assert!(status.starts_with("no machines with a readable record\n"), "{status}");
     let problem = home.status()["summary"]["problems"][0].clone();
     assert_eq!(problem["hint"], "ondeck doctor gives the command that deletes them", "{problem}");
     let fix = finding["fix"].as_str().unwrap();
