@@ -332,6 +332,10 @@ impl Store for DynamoStore {
         removed.map(drop)
     }
 
+    fn deletion_command(&self, ids: &[InstanceId]) -> Option<String> {
+        Some(removal::command(&self.table.name, ids))
+    }
+
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
         let forgotten = removal::forget(&self.table, self.layout.shards(), before).await;
         self.seen.forget();

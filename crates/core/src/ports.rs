@@ -140,6 +140,12 @@ pub trait Store: Send + Sync {
     /// not deleted here if the store expires them by itself.
     async fn forget(&self, before: Timestamp) -> PortResult<usize>;
 
+    /// The shell command by which a person deletes these records. It is for those that cannot be read:
+    /// no mode touches them. `None` if there is no such command.
+    fn deletion_command(&self, _ids: &[InstanceId]) -> Option<String> {
+        None
+    }
+
     /// Writes an intent, in place of an earlier version of it.
     async fn put_intent(&self, intent: &Intent) -> PortResult<()>;
     /// The intents that have no outcome now. One that was written within the last moments may be

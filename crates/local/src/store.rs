@@ -253,6 +253,13 @@ impl Store for LocalStore {
         self.db.write(remove).await
     }
 
+    fn deletion_command(&self, ids: &[InstanceId]) -> Option<String> {
+        let file = self.db.file().display().to_string().replace('\'', r"'\''");
+        let ids: Vec<String> = ids.iter().map(|id| format!("'{id}'")).collect();
+        let sql = format!("DELETE FROM instances WHERE id IN ({})", ids.join(", "));
+        Some(format!("sqlite3 '{file}' \"{sql}\""))
+    }
+
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
         let before = before.to_string();
         self.db.write(move |transaction| forget(transaction, &before)).await

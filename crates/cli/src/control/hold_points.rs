@@ -101,6 +101,9 @@ impl Store for Holding<dyn Store> {
         self.before(change.transition().as_str()).await;
         self.inner.write(change).await
     }
+    fn deletion_command(&self, ids: &[InstanceId]) -> Option<String> {
+        self.inner.deletion_command(ids)
+    }
     fn wake(&self, ids: &[InstanceId]) {
         self.inner.wake(ids);
     }

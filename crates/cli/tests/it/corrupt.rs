@@ -35,6 +35,11 @@ fn a_row_that_makes_no_sense_is_named_and_the_others_work() {
         assert_eq!(status.json()["unreadable"][0]["instanceId"], corrupt, "{corruption}");
         assert_eq!(home.standings(), ["running 2"], "{corruption}");
 
+        let refused = home.ondeck(&["terminate", &corrupt, "--force", "--yes"]).exited(2);
+        let told = format!("the records of these machines cannot be read: {corrupt}");
+        assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+        assert!(refused.stderr.contains("hint: ondeck doctor gives"), "{}", refused.stderr);
+
         names(&home.ondeck(&["refresh"]).succeeded(), &corrupt);
         assert!(home.agents().contains_key(&corrupt), "it may well be at work: {corruption}");
 

@@ -68,8 +68,9 @@ pub(crate) fn answer(done: Done) -> Value {
     done.exited(code);
     for finding in answer["findings"].as_array().unwrap() {
         let (id, fix) = (finding["id"].as_str().unwrap(), finding["fix"].as_str().unwrap());
-        let is_command =
-            ["ondeck ", "aws ", "chmod ", "timedatectl "].iter().any(|it| fix.starts_with(it));
+        let is_command = ["ondeck ", "aws ", "chmod ", "sqlite3 ", "timedatectl "]
+            .iter()
+            .any(|it| fix.starts_with(it));
         assert!(
             is_command || OUTSIDE.iter().any(|kind| kind.as_str() == id),
             "{id} is fixed by no command: {fix}"
@@ -165,6 +166,17 @@ fn settings_that_were_damaged_or_exclude_each_other_are_found() {
     assert_finds(&home, &[]);
     change("REPLACE INTO settings VALUES ('idle-time-sec', 'soon')");
     assert_fixed(&home, &assert_finds(&home, &["settings-unreadable"]));
+    let minimum = "--min-idle=Sat 00:00-00:30 large/c6i.large=60";
+    let capped = ["--max-spend-per-day=2.5", "--max-machine-age-min=30", minimum];
+    let refreshed = home.refresh(&capped);
+    let answer = assert_finds(&home, &["settings-contradict"]);
+    let what = answer["findings"][0]["what"].as_str().unwrap();
+    let told = "min-idle costs $2.55 on its dearest day, and max-spend-per-day allows $2.50";
+    assert_eq!(what, told);
+    let warning = format!("{told}; max-spend-per-day 2.55 is enough; or lower min-idle");
+    assert_eq!(refreshed["warnings"], serde_json::json!([warning]));
+    assert_fixed(&home, &answer);
+    home.refresh(&["--reset=min-idle,max-spend-per-day,max-machine-age-min"]);
     // As an earlier version has stored them, each with a fix of its own.
     for (name, value) in [
         ("max-machines", "2"),
@@ -274,7 +286,27 @@ fn a_record_that_cannot_be_read_is_found() {
     home.provision("1", 1).succeeded();
     let sql = "UPDATE instances SET cpu = 'two' WHERE run = '1'";
     assert_eq!(home.file().execute(sql, []), Ok(1));
-    assert_finds(&home, &["records-unreadable"]);
+    let answer = assert_finds(&home, &["records-unreadable"]);
+    let finding = &answer["findings"][0];
+    assert_eq!(finding["about"], serde_json::json!(home.texts("SELECT id FROM instances")));
+    let what = finding["what"].as_str().unwrap();
+    assert!(what.contains("unreadable record") && what.contains("cpu"), "{what}");
+    let status = home.ondeck(&["status"]).succeeded().stdout;
+    assert!(status.starts_with("no machines with a readable record\n"), "{status}");
+    let problem = home.status()["summary"]["problems"][0].clone();
+    assert_eq!(problem["hint"], "ondeck doctor gives the command that deletes them", "{problem}");
+    let fix = finding["fix"].as_str().unwrap();
+    let words: Vec<&str> = fix.split('"').collect();
+    let [program, sql, comment] = words[..] else { panic!("{fix}") };
+    assert_eq!(program, format!("sqlite3 '{}' ", home.dir().join("ondeck.db").display()));
+    assert!(comment.starts_with(" # "), "{fix}");
+    assert_eq!(home.file().execute(sql, []), Ok(1), "{fix}");
+    until("its machine is terminated", || {
+        home.refresh(&[]);
+        home.agents().is_empty()
+    });
+    home.refresh(&[]);
+    assert_finds(&home, &[]);
 }
 
 #[test]

@@ -94,6 +94,20 @@ fn what_is_left_of_the_cap_is_told_by_cost() {
     let cap = format!(" reserved of $50.00 on {} (UTC)", told["day"].as_str().unwrap());
     let text = home.ondeck(&["cost"]).succeeded().stdout;
     assert!(text.contains(&cap), "{text}");
+    assert!(!text.contains("those of the program"), "{text}");
+    let mut table: Value =
+        serde_json::from_str(&home.ondeck(&["cost", "--print-prices"]).succeeded().stdout).unwrap();
+    let file = home.outside().join("prices.json");
+    for (price, is_told) in [(0.085, false), (0.1, true)] {
+        table["onDemand"]["c6i.large"] = price.into();
+        std::fs::write(&file, table.to_string()).unwrap();
+        let done = home.ondeck(&["cost", "--prices", file.to_str().unwrap()]).succeeded();
+        let (warning, note) =
+            ("max-spend-per-day is kept by the program's own prices", cap.as_str());
+        assert_eq!(done.stderr.contains(warning), is_told, "{}", done.stderr);
+        let line = done.stdout.lines().find(|line| line.contains(note)).unwrap();
+        assert_eq!(line.contains("Prices are those of the program here: "), is_told, "{line}");
+    }
     let plots = home.outside();
     home.ondeck(&["cost", "--plot", plots.to_str().unwrap()]).succeeded();
     let plot = std::fs::read_to_string(plots.join("cost-dark.svg")).unwrap();
@@ -148,10 +162,15 @@ fn a_count_of_yesterday_is_carried_over_and_what_does_not_fit_is_drained() {
             [],
         )
         .unwrap();
+    let told = account(&home, &[])["spend"].clone();
+    assert_eq!(told["day"], home.texts("SELECT date('now')").concat().as_str(), "{told}");
+    assert_eq!(told["spentUsd"], 0.0, "yesterday's is not today's: {told}");
+    assert_eq!(home.status()["summary"]["spend"], told);
     let mut fresh = wanted("third", 2);
     fresh.push("--machine-source=new".to_owned());
     let refused = home.ondeck(&fresh.iter().map(String::as_str).collect::<Vec<_>>());
     assert_at_cap(refused);
+    assert_eq!(account(&home, &[])["spend"], told, "what the first launch of the day begins with");
     let days = "SELECT count(*) FROM machine_count
         WHERE json_extract(body, '$.spend.day') = strftime('%Y-%m-%dT00:00:00.000Z', 'now')";
     assert_eq!(home.number(days), 1, "the provision has begun the day");

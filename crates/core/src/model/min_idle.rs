@@ -4,12 +4,17 @@ mod grammar;
 mod window;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::model::ids::ResourceClass;
+use crate::model::money::Money;
 use crate::model::requirements::{TypePatterns, UsageClass};
 use crate::model::timestamp::Timestamp;
 
 use self::window::Window;
+
+/// In minutes.
+const DAY: u64 = 24 * 60;
 
 /// The setting `min-idle`: a list of entries, each of which holds always or in a time window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,14 +112,33 @@ impl MinIdle {
         self.of_week(from).map(|(minimums, _)| sum(&minimums)).max().unwrap_or(0)
     }
 
+    /// What the minimums cost on the dearest day, in UTC, of the week that begins with the day of `from`,
+    /// if an hour of a machine of each costs so much.
+    pub fn dearest_day(&self, from: Timestamp, hourly: impl Fn(&Minimum) -> Money) -> Money {
+        let first = from.start_of_day();
+        let begins = (0..7).map(|day| first + Duration::from_secs(day * DAY * 60));
+        let cost = |begin| {
+            let parts = self.parts(begin, DAY).flat_map(|(minimums, length)| {
+                let length = Duration::from_secs(60 * length);
+                minimums.into_iter().map(move |it| (it, length))
+            });
+            parts.map(|(it, length)| hourly(&it).times(it.count.into()).for_span(length)).sum()
+        };
+        begins.map(cost).max().unwrap_or_default()
+    }
+
     /// The parts of the week that begins at `from`: which minimums hold, and for how many minutes.
     fn of_week(&self, from: Timestamp) -> impl Iterator<Item = (Vec<Minimum>, u64)> {
+        self.parts(from, 7 * DAY)
+    }
+
+    /// The same of a span of so many minutes.
+    fn parts(&self, from: Timestamp, span: u64) -> impl Iterator<Item = (Vec<Minimum>, u64)> {
         const MINUTE: u64 = 60_000;
-        const WEEK: u64 = 7 * 24 * 60;
         // Windows begin and end at whole minutes.
         let first = from.millis() / MINUTE;
-        let end = first + WEEK;
-        let step = self.step().unwrap_or(WEEK);
+        let end = first + span;
+        let step = self.step().unwrap_or(span);
         let next = move |minute: u64| ((minute / step + 1) * step).min(end);
         let minutes = std::iter::successors(Some(first), move |minute| {
             Some(next(*minute)).filter(|it| *it < end)

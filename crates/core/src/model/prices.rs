@@ -104,6 +104,11 @@ impl Prices {
         self.on_demand.get(instance_type).copied()
     }
 
+    /// Whether both tables have the same types on demand, at the same prices.
+    pub fn agrees_on_demand(&self, other: &Prices) -> bool {
+        self.on_demand == other.on_demand
+    }
+
     /// What an hour of this machine costs. `None` if the table has no price for it.
     pub fn per_hour(&self, spec: &MachineSpec) -> Option<Money> {
         let on_demand = || self.on_demand(&spec.instance_type);

@@ -162,15 +162,15 @@ pub async fn read(
         let registered = lives.into_iter().flat_map(|events| events.rows);
         events.extend(registered.filter(|row| row.at < window.read_since && is_registration(row)));
     }
-    let spend = spend_of_today(plane, &settings).await;
+    let spend = spend_of_today(plane, &settings, now).await;
     Ok(HistoryReading { window, events, records, cut, spend })
 }
 
-async fn spend_of_today(plane: &Plane, settings: &Settings) -> Option<SpendUse> {
+async fn spend_of_today(plane: &Plane, settings: &Settings, now: Timestamp) -> Option<SpendUse> {
     settings.max_spend_per_day?;
     let count = plane.retried(|| plane.store.machine_count()).await;
     let count = count.inspect_err(|error| tracing::debug!("count of machines not read: {error}"));
-    SpendUse::counted(settings, &count.ok()??)
+    SpendUse::counted(settings, &count.ok()??, now)
 }
 
 /// The machines whose last event does not say that they are terminated, and that have no record among

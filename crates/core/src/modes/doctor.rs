@@ -106,6 +106,7 @@ pub async fn examine(
     };
     findings.check(Area::Settings, "contradictions");
     findings.add(settings::contradictions(&stored, &settings, now));
+    findings.add(settings::unpaid_minimum(&*plane.compute, &settings, now));
     findings.add(settings::not_enforced(&stored));
     machines::judge_token(&settings, now, &mut findings);
     let facts = diagnosis.facts(&settings).await;
@@ -173,6 +174,7 @@ impl Patient<'_> {
             Ok(judgement) => {
                 let compared = self.compared(facts, &judgement, into).await;
                 machines::judge(&judgement, &compared, into);
+                into.add(machines::unreadable(&*self.plane.store, &judgement.unreadable));
                 Ok(Known::of(&judgement))
             }
             Err(error) => {

@@ -77,6 +77,8 @@ pub struct Outcome {
     pub machines: Vec<Affected>,
     /// Ids that were asked for and have no record.
     pub unknown: Vec<InstanceId>,
+    /// Ids that were asked for and whose records cannot be read.
+    pub unreadable: Vec<InstanceId>,
     /// Problems that did not stop the rest.
     pub warnings: Vec<String>,
     /// Why not everything was done.
@@ -115,14 +117,15 @@ impl Outcome {
 /// Says what [`carry_out`] would do now. Changes nothing.
 pub async fn plan(plane: &Plane, order: &Order, stop: &StopSignal) -> Result<Outcome, Failure> {
     stop.unless_raised(async {
-        let Selected { machines, unknown, warnings } = select(plane, order).await?;
+        let Selected { machines, unknown, unreadable, warnings } = select(plane, order).await?;
         let affected = |(record, status): &(Record, AgentStatus)| {
             let decision = decide(order, record, status, plane.now());
             affected(record, decision.action, false)
         };
         let machines: Vec<Affected> = machines.iter().map(affected).collect();
-        let mut outcome = Outcome { is_plan: true, machines, unknown, warnings, failure: None };
-        outcome.failure = failure(order, &outcome);
+        let (is_plan, failure) = (true, None);
+        let mut outcome = Outcome { is_plan, machines, unknown, unreadable, warnings, failure };
+        outcome.failure = self::failure(order, &outcome);
         Ok(outcome)
     })
     .await?
@@ -139,6 +142,7 @@ pub async fn carry_out(
     let work = async {
         let selected = select(plane, order).await?;
         outcome.unknown = selected.unknown;
+        outcome.unreadable = selected.unreadable;
         outcome.warnings = selected.warnings;
         outcome.machines = change_all(plane, order, selected.machines).await;
         if order.command == Command::Drain && !order.wait.is_zero() {
@@ -336,6 +340,13 @@ fn failure(order: &Order, outcome: &Outcome) -> Option<Failure> {
                 "ondeck status lists the machines; refresh terminates those without a record",
             ),
         );
+    }
+    if !outcome.unreadable.is_empty() {
+        let ids = named(outcome.unreadable.iter().map(ToString::to_string).collect());
+        let hint = "ondeck doctor gives the command that deletes them, after which refresh \
+                    terminates the machines";
+        let message = format!("the records of these machines cannot be read: {ids}");
+        return Some(Failure::invalid(message).hint(hint));
     }
     let refused = outcome.machines.iter().filter(|it| matches!(it.action, Action::Refuse(_)));
     let refused: Vec<String> = refused.map(machine).collect();

@@ -48,6 +48,7 @@ use self::infrastructure::InForce;
 pub use self::infrastructure::check_together;
 use self::limit::Limit;
 pub use self::limit::{SHORTEST as SHORTEST_LIMIT, TIME_LIMIT, time_limit};
+pub(in crate::modes) use self::spend::Shortfall;
 pub use self::spend::SpendUse;
 use self::survey::{Lists, Survey};
 use crate::model::failure::{Failure, FailureKind};
@@ -223,6 +224,13 @@ async fn carry_out(
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
+    if settings.closed.is_none()
+        && let Some(shortfall) = Shortfall::of(&*plane.compute, &settings, plane.now())
+    {
+        let enough = shortfall.sufficient();
+        let remedy = format!("max-spend-per-day {enough} is enough; or lower min-idle");
+        outcome.warnings.push(format!("{shortfall}; {remedy}"));
+    }
     look_at_deadline(plane, has_forge, &mut outcome);
     outcome.warnings.extend(plane.compute.notice(&settings));
     // The list of another forge says nothing about the machines of these settings.

@@ -29,6 +29,8 @@ pub(crate) struct Tariff(Prices);
 pub(crate) struct Priced {
     /// The types that are allowed and have a price, each by its name.
     pub(crate) types: TypePatterns,
+    /// What an hour of the cheapest of them costs.
+    pub(crate) cheapest: Money,
     /// What an hour of the dearest of them costs.
     pub(crate) dearest: Money,
 }
@@ -52,10 +54,10 @@ impl Tariff {
         let mut allowed: Vec<(Money, String)> = allowed.into_iter().filter_map(price).collect();
         allowed.sort();
         allowed.truncate(MOST_TYPES);
-        let (dearest, _) = allowed.last()?;
+        let ((cheapest, _), (dearest, _)) = (allowed.first()?, allowed.last()?);
         let names: Vec<&str> = allowed.iter().map(|(_, name)| name.as_str()).collect();
         let types = names.join(" ").parse().ok()?;
-        Some(Priced { types, dearest: *dearest })
+        Some(Priced { types, cheapest: *cheapest, dearest: *dearest })
     }
 
     /// What an hour of a machine costs. One whose type has no price costs as much as the dearest of its
@@ -156,6 +158,7 @@ mod tests {
         let priced = of("c6i* r6i.* z99*").unwrap();
         assert_eq!(priced.types.to_string(), "c6i.large c6id.large c6in.large r6i.large");
         assert_eq!(Some(priced.dearest), Money::from_dollars(0.126));
+        assert_eq!(Some(priced.cheapest), Money::from_dollars(0.085));
         assert!(of("z99.*").is_none());
         let refused = no_price("class large", &"z99.*".parse().unwrap());
         assert!(refused.message.contains("class large") && refused.message.contains("z99.*"));

@@ -35,6 +35,13 @@ pub(crate) struct CostReport {
 }
 
 impl CostReport {
+    /// The table that the cap goes by, if there is a cap and the table differs from that of the account.
+    fn prices_of_cap(&self) -> Option<Prices> {
+        self.spend?;
+        let prices = Prices::built_in();
+        (!prices.agrees_on_demand(&self.prices)).then_some(prices)
+    }
+
     /// The plot of the days for light and for dark pages, by the names of their files.
     pub(crate) fn plots(&self) -> [(&'static str, String); 2] {
         plot::THEMES
@@ -63,6 +70,12 @@ impl Report for CostReport {
                 Cut::Deleted => "earlier events are deleted after retention-min",
             };
             warnings.push(format!("{why}; the account begins at {}", self.account.since));
+        }
+        if let Some(Prices { as_of, region, .. }) = self.prices_of_cap() {
+            warnings.push(format!(
+                "max-spend-per-day is kept by the program's own prices, not by those of --prices: \
+                 {as_of}, {region}"
+            ));
         }
         for (instance_type, machines) in &self.account.unpriced {
             warnings.push(match instance_type.as_str() {

@@ -150,7 +150,7 @@ impl MachinesReport {
 
 impl Report for MachinesReport {
     fn json(&self) -> String {
-        let Outcome { is_plan, machines, unknown, warnings, failure } = &self.outcome;
+        let Outcome { is_plan, machines, unknown, warnings, failure, .. } = &self.outcome;
         to_json(&MachinesJson {
             schema_version: SchemaVersion,
             status: failure.as_ref().into(),

@@ -175,16 +175,16 @@ impl Report for RefreshReport {
     }
 
     fn text(&self) -> String {
-        let Outcome { set_up, ceilings, .. } = &self.outcome;
-        let first = if *set_up { "set up" } else { "not set up: no setting was changed" };
+        let first =
+            if self.outcome.set_up { "set up" } else { "not set up: no setting was changed" };
         let mut lines = vec![first.to_owned()];
         lines.extend(self.configuration.as_ref().map(ConfigurationInForce::line));
         lines.extend(
             actions(&self.outcome).iter().map(|(what, count, _)| format!("{count} {what}")),
         );
         lines.extend(minimum_cost(&self.outcome));
-        lines.extend(ceilings.iter().map(room));
-        lines.extend(self.outcome.spend.as_ref().map(spend));
+        lines.extend(rooms(&self.outcome));
+        lines.extend(spend(&self.outcome));
         lines.join("\n")
     }
 
@@ -234,11 +234,11 @@ fn markdown(outcome: &Outcome) -> String {
         text += &format!("\n{cost}\n");
     }
     if !outcome.ceilings.is_empty() {
-        let lines: Vec<String> = outcome.ceilings.iter().map(|one| plain(&room(one))).collect();
+        let lines: Vec<String> = rooms(outcome).map(|room| plain(&room)).collect();
         text += &format!("\n{}.\n", lines.join("; "));
     }
-    if let Some(used) = &outcome.spend {
-        text += &format!("\n{}.\n", plain(&spend(used)));
+    if let Some(spend) = spend(outcome) {
+        text += &format!("\n{}.\n", plain(&spend));
     }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
@@ -256,22 +256,31 @@ fn markdown(outcome: &Outcome) -> String {
     }
 }
 
-/// How much of a ceiling is used.
-fn room(ceiling: &CeilingUse) -> String {
-    let CeilingUse { class, machines, max } = ceiling;
-    match class {
-        None => format!("the pool has {machines} of {max} machines"),
-        Some(class) => format!("class {class} has {machines} of {max} machines"),
-    }
+/// How much of each ceiling is used.
+fn rooms(outcome: &Outcome) -> impl Iterator<Item = String> {
+    let counted = when_counted(outcome);
+    outcome.ceilings.iter().map(move |CeilingUse { class, machines, max }| match class {
+        None => format!("the pool has {machines} of {max} machines{counted}"),
+        Some(class) => format!("class {class} has {machines} of {max} machines{counted}"),
+    })
 }
 
 /// How much of the cap is used.
-fn spend(used: &SpendUse) -> String {
+fn spend(outcome: &Outcome) -> Option<String> {
+    let (used, counted) = (outcome.spend?, when_counted(outcome));
     let SpendUse { spent, reserved, cap, .. } = used;
     let day = used.date();
-    format!(
-        "machines of {day} (UTC) have cost {spent} and may cost {reserved} more, of {cap} a day"
-    )
+    Some(format!(
+        "machines of {day} (UTC) have cost {spent} and may cost {reserved} more, of {cap} a day{counted}"
+    ))
+}
+
+/// Machines are counted before any are launched.
+fn when_counted(outcome: &Outcome) -> &'static str {
+    match outcome.warmed + outcome.starting + outcome.rescued.len() {
+        0 => "",
+        _ => ", before the launches of this refresh",
+    }
 }
 
 /// What refresh did, how often, and to which: only what happened at least once.
@@ -436,9 +445,9 @@ mod tests {
 
         min-idle costs, in machine-hours a week: large 200, xlarge 0.33
 
-        the pool has 98 of 100 machines; class large has 20 of 20 machines.
+        the pool has 98 of 100 machines, before the launches of this refresh; class large has 20 of 20 machines, before the launches of this refresh.
 
-        machines of 2026-11-19 (UTC) have cost &#36;3.20 and may cost &#36;0.9500 more, of &#36;5.00 a day.
+        machines of 2026-11-19 (UTC) have cost &#36;3.20 and may cost &#36;0.9500 more, of &#36;5.00 a day, before the launches of this refresh.
 
         **1 run has waiting jobs and too few machines:** `17`
 
@@ -446,6 +455,10 @@ mod tests {
         - jobs wait for a run that has no machine: 17
         - &lt;b&gt;
         ");
+        let Outcome { ceilings, spend, .. } = outcome;
+        let quiet = markdown(&Outcome { ceilings, spend, ..Outcome::default() });
+        assert!(quiet.contains("has 98 of 100 machines; "), "{quiet}");
+        assert!(quiet.contains("of &#36;5.00 a day.\n"), "{quiet}");
         insta::assert_snapshot!(markdown(&Outcome::default()), @"### ondeck refreshed the pool: nothing to do");
     }
 }

@@ -12,11 +12,12 @@ use crate::model::ceiling::MaxMachines;
 use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::machine_label::MachineLabel;
-use crate::model::record::{Record, State};
+use crate::model::record::{Record, State, Unreadable};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
+use crate::modes::refresh::SpendUse;
 use crate::modes::status::judgement::{Ceiling, Judgement, Problem, ProblemKind};
-use crate::ports::{ListedRunner, Machine, WaitingJobs};
+use crate::ports::{ListedRunner, Machine, Store, WaitingJobs};
 
 /// How long after a run has asked for machines its jobs may wait without one. Their records are
 /// written seconds later.
@@ -127,7 +128,8 @@ fn of_problem(problem: &Problem, judgement: &Judgement, gone: &[InstanceId]) -> 
         ProblemKind::Unready => FindingKind::MachinesUnready,
         ProblemKind::AtCeiling => FindingKind::AtCeiling,
         ProblemKind::SpendNearCap => FindingKind::SpendNearCap,
-        ProblemKind::Unreadable => FindingKind::RecordsUnreadable,
+        // See `unreadable`.
+        ProblemKind::Unreadable => return None,
     };
     let is_about = |id: &&InstanceId| kind != FindingKind::MachinesSilent || !gone.contains(id);
     let about: Vec<InstanceId> = problem.machines.iter().filter(is_about).cloned().collect();
@@ -147,12 +149,30 @@ fn of_problem(problem: &Problem, judgement: &Judgement, gone: &[InstanceId]) -> 
         }
         ProblemKind::AtCeiling => raise_ceiling(&one_more(&judgement.summary.ceilings)),
         ProblemKind::SpendNearCap => {
-            let cap = judgement.summary.spend.map(|spend| spend.cap.times(2).dollars());
-            format!("ondeck refresh --max-spend-per-day {:.2}", cap.unwrap_or_default())
+            let higher = |used: SpendUse| used.cap.max(used.spent + used.reserved).times(2);
+            let cap = judgement.summary.spend.map(higher).unwrap_or_default().dollars();
+            format!("ondeck refresh --max-spend-per-day {:.2}", (cap * 100.0).ceil() / 100.0)
         }
-        ProblemKind::Unreadable => "ondeck status # logs what is wrong with each".to_owned(),
+        ProblemKind::Unreadable => return None,
     };
     Some(Finding::new(kind, what, fix).about(about))
+}
+
+/// Records that cannot be read, which no mode repairs. Without its record, a machine is an orphan.
+pub(super) fn unreadable(store: &dyn Store, rows: &[Unreadable]) -> Option<Finding> {
+    let what = match rows {
+        [] => return None,
+        [row] => row.to_string(),
+        [first, others @ ..] => format!("{first}; and {} more", others.len()),
+    };
+    let ids: Vec<InstanceId> = rows.iter().filter_map(|row| row.id.parse().ok()).collect();
+    let command = (!ids.is_empty()).then(|| store.deletion_command(&ids)).flatten();
+    let fix = match command {
+        Some(command) => format!("{command} # then refresh terminates what runs without a record"),
+        None => "delete them from the store; then ondeck refresh terminates their machines".into(),
+    };
+    let ids = rows.iter().map(|row| &row.id);
+    Some(Finding::new(FindingKind::RecordsUnreadable, what, fix).about(ids))
 }
 
 /// These maximums, with room for one machine more where there is none.

@@ -9,7 +9,8 @@ use crate::model::min_idle::Minimum;
 use crate::model::reuse::Reuse;
 use crate::model::settings::{APPLIED_CONFIG, ENFORCED_CONFIG, Settings};
 use crate::model::timestamp::Timestamp;
-use crate::modes::refresh::check_together;
+use crate::modes::refresh::{Shortfall, check_together};
+use crate::ports::Compute;
 
 /// How long GitHub accepts a registration token.
 const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
@@ -100,6 +101,18 @@ fn of_numbers(settings: &Settings, now: Timestamp) -> Vec<(String, String)> {
     found
 }
 
+/// A cap on what machines cost that cannot pay for the minimum of idle ones.
+pub(super) fn unpaid_minimum(
+    compute: &dyn Compute,
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Finding> {
+    let shortfall = Shortfall::of(compute, settings, now)?;
+    let enough = shortfall.sufficient();
+    let fix = format!("ondeck refresh --max-spend-per-day {enough} # or lower min-idle");
+    Some(Finding::new(FindingKind::SettingsContradict, shortfall.to_string(), fix))
+}
+
 /// The command that sets these maximums.
 pub(super) fn raise_ceiling(maximums: &MaxMachines) -> String {
     let of_classes = maximums.classes.iter().map(|(class, most)| format!("{class}={most}"));
@@ -123,6 +136,7 @@ pub(super) fn not_enforced(stored: &BTreeMap<String, String>) -> Option<Finding>
 mod tests {
     use super::*;
     use crate::model::credentials::Minted;
+    use crate::testkit::{MemoryCompute, VirtualClock};
 
     fn now() -> Timestamp {
         Timestamp::parse("2026-11-18T12:00:00Z").unwrap()
@@ -168,6 +182,32 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_minimum_that_costs_more_than_the_cap_is_found() {
+        let compute = MemoryCompute::new(std::sync::Arc::new(VirtualClock::new()));
+        // An hour of c6i.large costs $0.085, of m6i.large $0.096.
+        for (minimum, cap, expected) in [
+            ("large/c6i.large=2", "4.08", None),
+            ("large/c6i.large=2", "4.07", Some(("costs $4.08 on", "4.08"))),
+            ("Wed 06:00-18:00 large/c6i.large=2", "2.03", Some(("costs $2.04 on", "2.04"))),
+            ("Wed 06:00-18:00 large/c6i.large=2", "2.05", None),
+            ("large/c6i.large,m6i.large=1", "2.1", None),
+            ("large/c6i.large,m6i.large=1", "2", Some(("costs $2.04 to $2.30 on", "2.31"))),
+            ("large/c6i.large=1 large/m6i.large=1", "4.3", Some(("costs $4.34 on", "4.35"))),
+            ("large/z99.large=1", "0.01", None),
+        ] {
+            let pairs = [("min-idle", minimum), ("max-spend-per-day", cap)];
+            let stored = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let settings = Settings::from_map(&stored.into()).unwrap();
+            let found = unpaid_minimum(&compute, &settings, now());
+            assert_eq!(found.is_some(), expected.is_some(), "{minimum} {cap}: {found:?}");
+            let (Some(found), Some((what, enough))) = (found, expected) else { continue };
+            assert!(found.what.contains(what), "{found:?}");
+            let fix = format!("ondeck refresh --max-spend-per-day {enough} ");
+            assert!(found.fix.starts_with(&fix), "{found:?}");
         }
     }
 

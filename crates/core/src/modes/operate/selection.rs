@@ -44,6 +44,8 @@ pub(super) struct Selected {
     /// In the order of their ids.
     pub(super) machines: Vec<(Record, AgentStatus)>,
     pub(super) unknown: Vec<InstanceId>,
+    /// Those that were named by id and cannot be read.
+    pub(super) unreadable: Vec<InstanceId>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -64,6 +66,8 @@ pub(super) async fn select(plane: &Plane, order: &Order) -> Result<Selected, Fai
         records.iter().any(|record| record.id == *id)
             || unreadable.iter().any(|row| row.id == id.as_str())
     };
+    let is_unreadable = |id: &&InstanceId| unreadable.iter().any(|row| row.id == id.as_str());
+    let left: Vec<InstanceId> = named.iter().copied().filter(is_unreadable).cloned().collect();
     let unknown = named.into_iter().filter(|id| !is_known(id)).cloned().collect();
     let mut warnings: Vec<String> =
         unreadable.iter().map(|row| format!("{row}; left as it is")).collect();
@@ -96,7 +100,7 @@ pub(super) async fn select(plane: &Plane, order: &Order) -> Result<Selected, Fai
         };
         machines.retain(|(_, status)| is_old(status));
     }
-    Ok(Selected { machines, unknown, warnings })
+    Ok(Selected { machines, unknown, unreadable: left, warnings })
 }
 
 /// The records of these machines as they are now, each with what its agent wrote.

@@ -5,6 +5,8 @@
 //! counted has cost its price. A machine that has ended in between is therefore paid for until the
 //! count that misses it, and what it had reserved beyond that is free again.
 
+use std::fmt;
+
 use super::ceiling::Findings;
 use super::survey::Survey;
 use super::{Outcome, drained};
@@ -22,8 +24,8 @@ use crate::model::settings::Settings;
 use crate::model::spend::{ReservedSpend, Spend, on_day};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::{NotCommitted, Plane};
-use crate::modes::tariff::{Tariff, gone_by, longest, no_price};
-use crate::ports::{Machine, PortResult};
+use crate::modes::tariff::{Priced, Tariff, gone_by, longest, no_price};
+use crate::ports::{Compute, Machine, PortResult};
 
 /// Why a machine is drained.
 const DOES_NOT_FIT: &str = "what it may still cost today is more than max-spend-per-day leaves";
@@ -45,13 +47,23 @@ impl SpendUse {
         SpendUse { day: spend.day, spent: spend.spent, reserved: spend.reserved(), cap }
     }
 
-    /// What a stored count tells. `None` if there is no cap, or if the count was made for another
-    /// ceiling or cap.
-    pub(in crate::modes) fn counted(settings: &Settings, count: &MachineCount) -> Option<SpendUse> {
+    /// What a stored count tells about the day of `now`. If it was made on an earlier day, the amounts
+    /// are those that the first launch of this day will begin with. `None` if there is no cap, or if the
+    /// count was made for another ceiling or cap.
+    pub(in crate::modes) fn counted(
+        settings: &Settings,
+        count: &MachineCount,
+        now: Timestamp,
+    ) -> Option<SpendUse> {
         let (cap, spend) = (settings.max_spend_per_day?, count.spend.as_ref()?);
         let is_of_ceiling = settings.ceiling_since == Some(count.since);
         let is_of_cap = settings.spend_since == Some(spend.since);
-        (is_of_ceiling && is_of_cap).then(|| SpendUse::of(spend, cap))
+        if !is_of_ceiling || !is_of_cap {
+            return None;
+        }
+        let carried = count.clone().on_day(now.start_of_day(), longest(settings, &settings.times));
+        let today = carried.and_then(|count| count.spend);
+        Some(SpendUse::of(today.as_ref().unwrap_or(spend), cap))
     }
 
     /// Whether four fifths of the cap are spent or reserved.
@@ -100,6 +112,76 @@ pub(super) fn check_prices(plane: &Plane, settings: &Settings) -> Result<(), Fai
     Ok(())
 }
 
+/// What a minimum of idle machines costs on its dearest day of a week, and a cap below that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::modes) struct Shortfall {
+    /// With the cheapest types that it may have.
+    at_least: Money,
+    /// With the dearest types that it may have.
+    at_most: Money,
+    cap: Money,
+}
+
+impl Shortfall {
+    /// `None` if `max-spend-per-day` may suffice for `min-idle` in the week from `now` on, or if no type of
+    /// a minimum has a price.
+    pub(in crate::modes) fn of(
+        compute: &dyn Compute,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Option<Shortfall> {
+        let cap = settings.max_spend_per_day?;
+        settings.min_idle.all().next()?;
+        let tariff = Tariff::new();
+        let mut prices = Vec::new();
+        for minimum in settings.min_idle.all() {
+            let priced =
+                tariff.priced(compute, &requirements(compute, settings, minimum)?, settings)?;
+            prices.push((minimum, priced));
+        }
+        let total = |price: fn(&Priced) -> Money| {
+            settings.min_idle.dearest_day(now, |minimum| {
+                let same = |it: &&Minimum| {
+                    (&it.class, it.usage, &it.types)
+                        == (&minimum.class, minimum.usage, &minimum.types)
+                };
+                let found = prices.iter().find(|(it, _)| same(it));
+                found.map_or(Money::ZERO, |(_, priced)| price(priced))
+            })
+        };
+        let (at_least, at_most) = (total(|it| it.cheapest), total(|it| it.dearest));
+        (at_least > cap).then_some(Shortfall { at_least, at_most, cap })
+    }
+
+    /// The value of `max-spend-per-day` that suffices for any of the types, in whole cents.
+    pub(in crate::modes) fn sufficient(&self) -> String {
+        format!("{:.2}", (self.at_most.dollars() * 100.0).ceil() / 100.0)
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortfall { at_least, at_most, cap } = self;
+        let range = match at_least == at_most {
+            true => at_least.to_string(),
+            false => format!("{at_least} to {at_most}"),
+        };
+        write!(f, "min-idle costs {range} on its dearest day, and max-spend-per-day allows {cap}")
+    }
+}
+
+/// What a launch for a minimum asks for. `None` if its class is not configured.
+fn requirements(
+    compute: &dyn Compute,
+    settings: &Settings,
+    minimum: &Minimum,
+) -> Option<Requirements> {
+    let types = minimum.types.clone().unwrap_or_else(|| compute.default_types());
+    let (class, usage) = (minimum.class.clone(), minimum.usage);
+    let size = settings.classes.get(&class)?;
+    Some(Requirements { class, size, usage, types })
+}
+
 /// How many machines of a minimum there is money for now. It is a hint: other launches may come first.
 pub(super) async fn affordable(
     plane: &Plane,
@@ -109,10 +191,7 @@ pub(super) async fn affordable(
     let count = plane.retried(|| plane.store.machine_count()).await?;
     let affordable = || {
         let (cap, spend) = (settings.max_spend_per_day?, count?.spend?);
-        let types = minimum.types.clone().unwrap_or_else(|| plane.compute.default_types());
-        let (class, usage) = (minimum.class.clone(), minimum.usage);
-        let size = settings.classes.get(&class)?;
-        let requirements = Requirements { class, size, usage, types };
+        let requirements = requirements(&*plane.compute, settings, minimum)?;
         let priced = Tariff::new().priced(&*plane.compute, &requirements, settings)?;
         let from = plane.now();
         let until = from + longest(settings, &settings.times);

@@ -102,8 +102,8 @@ pub struct Summary {
     pub refresh_overdue: bool,
     /// For each number of `max-machines`, how many machines count.
     pub ceilings: Vec<Ceiling>,
-    /// What machines have cost since midnight in UTC, and may cost until the next, when it was counted
-    /// last. `None` if there is no cap, or if it is not known.
+    /// What machines have cost since midnight in UTC, and may cost until the next, by the last count.
+    /// `None` if there is no cap, or if it is not known.
     pub spend: Option<SpendUse>,
     /// What is wrong, the most urgent first.
     pub problems: Vec<Problem>,
@@ -181,7 +181,7 @@ pub fn judge(reading: Reading) -> Judgement {
         let machines = counted.as_ref().map(|count| count.of_class(class));
         Ceiling { class: Some(class.clone()), machines, max: *max }
     });
-    let spend = counted.as_ref().and_then(|count| SpendUse::counted(&settings, count));
+    let spend = counted.as_ref().and_then(|count| SpendUse::counted(&settings, count, at));
     let mut summary = Summary {
         groups: tally(machines.iter()),
         classes: classes(&machines, &tickets),
@@ -195,7 +195,7 @@ pub fn judge(reading: Reading) -> Judgement {
         spend,
         problems: Vec::new(),
     };
-    summary.problems = problems(&settings, &summary, &machines, &unreadable, at);
+    summary.problems = problems(&settings, &summary, &machines, &unreadable);
     Judgement { at, summary, machines, tickets, unreadable }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::money::Money;
+use ondeck_core::model::prices::Prices;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::cost::{AlwaysCold, Hosted, Tally};
 use ondeck_core::modes::refresh::SpendUse;
@@ -36,7 +37,7 @@ pub(super) fn text(report: &CostReport) -> String {
     if !account.machines.is_empty() {
         parts.extend([days(report), classes(report), runs(report), machine_rows(report)]);
     }
-    parts.extend(report.spend.as_ref().map(cap));
+    parts.extend(report.spend.as_ref().map(|used| cap(used, report.prices_of_cap())));
     parts.push(comparisons(report));
     parts.push(small_print(report));
     parts.join("\n\n")
@@ -137,8 +138,12 @@ fn first(header: &[&str], mut rows: Vec<Vec<String>>) -> String {
 
 /// What is left of today's cap. It counts otherwise than the account: at list prices on demand, also for
 /// spot machines, and never too little.
-fn cap(used: &SpendUse) -> String {
-    format!("Cap: {}. Spot counts as on-demand here.", spend_words(used))
+fn cap(used: &SpendUse, other_prices: Option<Prices>) -> String {
+    let of_program = other_prices.map(|Prices { as_of, region, .. }| {
+        format!(" Prices are those of the program here: {as_of}, {region}.")
+    });
+    let of_program = of_program.unwrap_or_default();
+    format!("Cap: {}. Spot counts as on-demand here.{of_program}", spend_words(used))
 }
 
 fn comparisons(report: &CostReport) -> String {

@@ -34,6 +34,7 @@ pub(super) fn timeline(story: &RunStory) -> Vec<Line> {
         lines.extend(of_call(story, call));
     }
     lines.extend(of_machines(&story.machines));
+    lines.extend(story.calls.iter().flat_map(|call| after_claims(story, call)));
     let sights = story.machines.iter().filter_map(|it| Some((it.sight.as_ref()?, it.id.as_str())));
     lines.extend(sights.filter_map(|(sight, id)| saw_late(sight, id)));
     for launch in &story.open_launches {
@@ -103,7 +104,8 @@ fn of_call(story: &RunStory, call: &ProvisionSummary) -> Vec<Line> {
             format!("The run had {} already, and keeps {}.", listed(&adopted), them(&adopted));
         lines.push(Line::new(prepared, LineKind::Search, text).about(&adopted));
     }
-    lines.extend(call.candidates.iter().filter_map(|note| {
+    let unclaimed = call.candidates.iter().filter(|note| !is_claimed(note));
+    lines.extend(unclaimed.filter_map(|note| {
         Some(
             Line::new(at(note.after_ms), LineKind::Search, candidate(note)?).about([&note.machine]),
         )
@@ -192,6 +194,46 @@ fn search(call: &ProvisionSummary) -> Option<String> {
         true => format!("{looked} looked at."),
         false => format!("{looked} looked at: {}.", met.join("; ")),
     })
+}
+
+/// Whether the call had claimed the machine.
+fn is_claimed(note: &CandidateNote) -> bool {
+    match note.outcome {
+        CandidateOutcome::Ready
+        | CandidateOutcome::Unhealthy
+        | CandidateOutcome::Unregistered
+        | CandidateOutcome::TooNew
+        | CandidateOutcome::LostToHedge => true,
+        CandidateOutcome::Unsuitable
+        | CandidateOutcome::Expired
+        | CandidateOutcome::Lost
+        | CandidateOutcome::Gone
+        | CandidateOutcome::Unknown => false,
+    }
+}
+
+/// What became of the machines that the call had claimed. Not before the event of the claim: a summary
+/// and an event may be dated by different clocks.
+fn after_claims(story: &RunStory, call: &ProvisionSummary) -> Vec<Line> {
+    let claim = |note: &CandidateNote| {
+        let machine = story.machines.iter().find(|machine| machine.id == note.machine)?;
+        let events = machine.steps.iter().filter_map(|step| match step {
+            Step::Event { event, .. } => Some(event),
+            Step::Gap(_) => None,
+        });
+        let in_call = |event: &&EventRow| (call.began..=call.at).contains(&event.at);
+        events
+            .filter(|event| event.transition == "claim")
+            .filter(in_call)
+            .map(|it| it.at)
+            .next_back()
+    };
+    let line = |note: &CandidateNote| {
+        let noted = call.began + Duration::from_millis(note.after_ms);
+        let at = claim(note).map_or(noted, |claimed| claimed.max(noted));
+        Some(Line::new(at, LineKind::Search, candidate(note)?).about([&note.machine]))
+    };
+    call.candidates.iter().filter(|note| is_claimed(note)).filter_map(line).collect()
 }
 
 /// What became of one machine; `None` if events tell it.

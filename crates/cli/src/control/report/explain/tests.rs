@@ -273,6 +273,25 @@ fn of_run(name: &str, steps: Vec<Step>, record: Option<Record>) -> MachineOfRun 
 }
 
 #[test]
+fn a_machine_fails_its_checks_after_its_claim() {
+    for (noted, claimed) in [(0, 0), (0, 1), (2_000, 1)] {
+        let note = CandidateNote {
+            machine: id("i-1"),
+            outcome: CandidateOutcome::Unhealthy,
+            why: String::new(),
+            winner: None,
+            after_ms: noted,
+        };
+        let call = ProvisionSummary { candidates: vec![note], ..summary(1) };
+        let claim = step(claimed, "claim", State::Claimed, Some("7"), None);
+        let told =
+            told(Story::Run(Box::new(story(vec![call], vec![of_run("i-1", vec![claim], None)]))));
+        let (claimed, failed) = (told.find("claimed i-1"), told.find("i-1 failed its checks"));
+        assert!(claimed.unwrap() < failed.unwrap(), "{told}");
+    }
+}
+
+#[test]
 fn a_run_that_met_everything() {
     let note = |machine: &str, outcome, why: &str, after_ms| CandidateNote {
         machine: id(machine),

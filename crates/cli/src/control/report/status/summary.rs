@@ -45,7 +45,7 @@ impl SummaryLine {
 /// The lines, from the number of machines to what is wrong.
 pub(crate) fn lines(judgement: &Judgement) -> Vec<SummaryLine> {
     let summary = &judgement.summary;
-    let mut lines = vec![machines(summary)];
+    let mut lines = vec![machines(judgement)];
     if summary.classes.len() > 1 {
         lines.extend(summary.classes.iter().map(|it| SummaryLine {
             subject: Subject::Class,
@@ -77,14 +77,21 @@ pub(crate) fn lines(judgement: &Judgement) -> Vec<SummaryLine> {
     lines
 }
 
-fn machines(summary: &Summary) -> SummaryLine {
+fn machines(judgement: &Judgement) -> SummaryLine {
+    let summary = &judgement.summary;
     let total: usize = summary.groups.values().sum();
     let class = match summary.classes.as_slice() {
         [only] if total > 0 => format!(", all {}", only.class),
         _ => String::new(),
     };
     match total {
-        0 => SummaryLine { lead: String::new(), ..SummaryLine::new("", "no machines".to_owned()) },
+        0 => {
+            let none = match judgement.unreadable.is_empty() {
+                true => "no machines",
+                false => "no machines with a readable record",
+            };
+            SummaryLine { lead: String::new(), ..SummaryLine::new("", none.to_owned()) }
+        }
         total => {
             let text = format!("{total} ({}){class}", counts(&summary.groups, ""));
             SummaryLine::new("machines", text)

@@ -4,8 +4,7 @@ use super::{Judged, Problem, ProblemKind, Summary};
 use crate::model::ids::InstanceId;
 use crate::model::record::Unreadable;
 use crate::model::settings::Settings;
-use crate::model::spend::end_of;
-use crate::model::timestamp::Timestamp;
+use crate::modes::refresh::SpendUse;
 
 /// What is wrong, the most urgent first.
 pub(super) fn problems(
@@ -13,7 +12,6 @@ pub(super) fn problems(
     summary: &Summary,
     machines: &[Judged],
     unreadable: &[Unreadable],
-    now: Timestamp,
 ) -> Vec<Problem> {
     let of_pool =
         |kind, message: String, hint| Problem { kind, machines: Vec::new(), message, hint };
@@ -42,8 +40,7 @@ pub(super) fn problems(
         let message = format!("{of} has as many machines as max-machines allows: {}", it.max);
         of_pool(ProblemKind::AtCeiling, message, "raise max-machines, or wait for machines to end")
     });
-    // A count that no refresh and no launch has made since midnight is of the day before.
-    let spend = summary.spend.filter(|it| it.is_near_cap() && now < end_of(it.day));
+    let spend = summary.spend.filter(SpendUse::is_near_cap);
     let spend = spend.map(|it| {
         let message = format!(
             "four fifths of max-spend-per-day or more are spent or reserved on {} (UTC): {}",
@@ -58,7 +55,11 @@ pub(super) fn problems(
     });
     let unreadable = (!unreadable.is_empty()).then(|| {
         let message = format!("records that cannot be read: {}", unreadable.len());
-        of_pool(ProblemKind::Unreadable, message, "ondeck status logs what is wrong with each")
+        of_pool(
+            ProblemKind::Unreadable,
+            message,
+            "ondeck doctor gives the command that deletes them",
+        )
     });
     let of_machines = [
         with(

@@ -407,26 +407,35 @@ fn an_idle_machine_is_ready_or_unready_where_it_is_to_be_registered() {
 }
 
 #[test]
-fn money_is_a_problem_from_four_fifths_of_the_cap_on_and_on_its_own_day_only() {
+fn money_is_a_problem_from_four_fifths_of_the_cap_of_this_day_on() {
     let (since, day) = (noon().before(minutes(30)), noon().before(minutes(12 * 60)));
     let dollars = |dollars| Money::from_dollars(dollars).unwrap();
-    let problems = |committed, day| {
+    let problems = |committed, hourly, day| {
         let mut count = MachineCount::empty(since);
         count.spend = Some(Spend {
             since,
             day,
             as_of: noon(),
             spent: dollars(1.0),
-            hourly: Money::ZERO,
+            hourly: dollars(hourly),
             committed: dollars(committed),
         });
         let mut reading = reading(Vec::new());
         reading.settings.max_spend_per_day = Some(dollars(10.0));
+        reading.settings.max_machine_age = Some(minutes(8 * 60));
         (reading.settings.ceiling_since, reading.settings.spend_since) = (Some(since), Some(since));
         reading.count = Some(count);
-        judge(reading).summary.problems.iter().map(|it| it.kind).collect::<Vec<_>>()
+        let summary = judge(reading).summary;
+        let used = summary.spend.unwrap();
+        let kinds: Vec<ProblemKind> = summary.problems.iter().map(|it| it.kind).collect();
+        (kinds, used.date(), used.spent)
     };
-    assert_eq!(problems(7.9, day), []);
-    assert_eq!(problems(8.0, day), [ProblemKind::SpendNearCap]);
-    assert_eq!(problems(8.0, day.before(minutes(24 * 60))), [], "that was yesterday");
+    let today = noon().to_string()[..10].to_owned();
+    let told = |kinds: &[ProblemKind], spent| (kinds.to_vec(), today.clone(), dollars(spent));
+    assert_eq!(problems(7.9, 0.0, day), told(&[], 1.0));
+    assert_eq!(problems(8.0, 0.0, day), told(&[ProblemKind::SpendNearCap], 1.0));
+    let yesterday = day.before(minutes(24 * 60));
+    assert_eq!(problems(8.0, 0.0, yesterday), told(&[], 0.0), "that was yesterday");
+    let runs_on = told(&[ProblemKind::SpendNearCap], 0.0);
+    assert_eq!(problems(8.0, 1.0, yesterday), runs_on, "machines run over midnight");
 }
