@@ -191,9 +191,7 @@ impl Audit {
         };
         let noticed = |since: Micros| since.max(then.frozen_until) + NOTICES_WITHIN < then.at;
         let is_wrong = match then.number {
-            // If the store takes no notes for a while, it may name an earlier registration of the same
-            // idle state: the machine is ready all the same.
-            Some(number) => number < said.number,
+            Some(number) => number != said.number,
             None => then.silent_since.is_none_or(noticed),
         };
         if is_wrong {
