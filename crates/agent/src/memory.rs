@@ -327,16 +327,23 @@ impl Memory {
         self.inner().notes.answered(note, answer)
     }
 
-    /// Whether the store may call the machine ready although it is not, because the last note was not
-    /// written. In a pool whose machines register for their run, that misleads no provision. A store that
+    /// Whether the store may call the machine ready although it is not, or for another registration than the
+    /// present one, because the last note was not written. In a pool whose machines register for their run,
+    /// that misleads no provision, and neither does another registration while a run is served. A store that
     /// refuses notes, because its policy does not know them, has none, unless it took one before.
     pub(crate) fn may_be_called_ready(&self, is_refused: bool) -> bool {
-        let (is_untold, may_say_ready) = {
-            let inner = self.inner();
-            let untold = inner.notes.untold(inner.readiness.as_ref());
-            (matches!(untold, Some(Readiness::NotReady { .. })), inner.notes.may_say_ready())
-        };
-        self.tells_readiness() && is_untold && (may_say_ready || !is_refused)
+        if !self.tells_readiness() {
+            return false;
+        }
+        let inner = self.inner();
+        match inner.notes.untold(inner.readiness.as_ref()) {
+            Some(Readiness::NotReady { .. }) => !is_refused || inner.notes.may_name_other(None),
+            Some(Readiness::Ready(present)) if inner.serving.is_none() => {
+                let is_unknown = !is_refused && !inner.notes.has_been_told();
+                is_unknown || inner.notes.may_name_other(Some(&present))
+            }
+            Some(Readiness::Ready(_)) | None => false,
+        }
     }
 
     /// Whether there is something to be said about the registration, and machines of this pool register

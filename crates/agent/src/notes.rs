@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ondeck_core::model::readiness::{Readiness, ReadinessNote};
+use ondeck_core::model::readiness::{IdleRegistration, Readiness, ReadinessNote};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
 
@@ -23,8 +23,12 @@ pub(crate) struct Notes {
     /// By how much that was moved on last, because the store had a later note.
     skipped: Duration,
     are_taken: bool,
-    /// Whether the store may have a note that calls the machine ready, from this agent or an earlier one.
-    may_say_ready: bool,
+    /// Whether the store has ever had the last note that was sent: none of an earlier process is left then.
+    has_been_told: bool,
+    /// The registrations for which the store may call the machine ready, by notes that were sent.
+    may_name: Vec<IdleRegistration>,
+    /// Whether the store has a later note than the last one, of which nothing is known.
+    has_unknown: bool,
 }
 
 impl Notes {
@@ -44,30 +48,40 @@ impl Notes {
     /// is to be sent again, with a later time: an earlier process of the agent may have written the one
     /// that the store has, before the clock was set back.
     pub(crate) fn answered(&mut self, note: &ReadinessNote, answer: &PortResult<bool>) -> bool {
-        let says_ready = matches!(note.readiness, Readiness::Ready(_));
         let is_last = self.last_at == Some(note.at);
         match answer {
             Err(error) if is_refusal(error) => self.are_taken = false,
-            Err(_) => self.may_say_ready |= says_ready,
+            Err(_) => self.may_have(note),
             Ok(is_taken) => {
                 self.are_taken = true;
                 match (is_last, is_taken) {
                     (true, true) => {
                         self.told = Some(note.readiness.clone());
-                        self.may_say_ready = says_ready;
+                        (self.has_been_told, self.has_unknown) = (true, false);
+                        self.may_name.clear();
+                        self.may_have(note);
                     }
                     (true, false) => {
-                        self.may_say_ready = true;
+                        self.has_unknown = true;
                         self.skipped = (self.skipped * 2).max(FIRST_SKIP);
                         self.last_at = Some(note.at + self.skipped);
                         return true;
                     }
                     // The answer to a later note tells what the store has.
-                    (false, _) => self.may_say_ready |= says_ready && self.told.is_none(),
+                    (false, _) if self.told.is_none() => self.may_have(note),
+                    (false, _) => {}
                 }
             }
         }
         false
+    }
+
+    fn may_have(&mut self, note: &ReadinessNote) {
+        if let Readiness::Ready(named) = &note.readiness
+            && !self.may_name.contains(named)
+        {
+            self.may_name.push(named.clone());
+        }
     }
 
     /// Whether the store takes notes, by its last answer. A policy may not know them.
@@ -75,9 +89,15 @@ impl Notes {
         self.are_taken
     }
 
-    /// Whether the store may have a note that calls the machine ready.
-    pub(crate) fn may_say_ready(&self) -> bool {
-        self.may_say_ready
+    /// Whether the store has had a note of this process, and so none of an earlier one.
+    pub(crate) fn has_been_told(&self) -> bool {
+        self.has_been_told
+    }
+
+    /// Whether the store may have a note that calls the machine ready for another registration than this
+    /// one, or for any if this is `None`.
+    pub(crate) fn may_name_other(&self, than: Option<&IdleRegistration>) -> bool {
+        self.has_unknown || self.may_name.iter().any(|named| Some(named) != than)
     }
 }
 
@@ -119,7 +139,7 @@ mod tests {
         assert_eq!(notes.untold(Some(&ready())), None);
         let note = notes.send(lost(), at(2));
         assert!(!notes.answered(&note, &out_of_reach()));
-        assert!(notes.may_say_ready());
+        assert!(notes.may_name_other(None));
         // It is ready again, as it was before.
         assert_eq!(notes.untold(Some(&ready())), Some(ready()));
         assert_eq!(notes.untold(Some(&lost())), Some(lost()));
@@ -140,16 +160,37 @@ mod tests {
     }
 
     #[test]
+    fn the_store_may_name_an_earlier_registration_until_it_has_taken_a_note() {
+        let [first, second] = [9, 10].map(|number| match ready() {
+            Readiness::Ready(own) => IdleRegistration { number, ..own },
+            Readiness::NotReady { .. } => unreachable!("it is ready"),
+        });
+        let mut notes = Notes::default();
+        assert!(!notes.has_been_told());
+        let note = notes.send(Readiness::Ready(first.clone()), at(1));
+        assert!(!notes.answered(&note, &Ok(true)));
+        assert!(notes.has_been_told() && !notes.may_name_other(Some(&first)));
+        for second in [lost(), Readiness::Ready(second.clone())] {
+            let note = notes.send(second, at(2));
+            assert!(!notes.answered(&note, &out_of_reach()));
+        }
+        assert!(notes.may_name_other(Some(&first)) && notes.may_name_other(Some(&second)));
+        let note = notes.send(Readiness::Ready(second.clone()), at(3));
+        assert!(!notes.answered(&note, &Ok(true)));
+        assert!(!notes.may_name_other(Some(&second)));
+    }
+
+    #[test]
     fn a_note_is_sent_again_until_it_is_later_than_that_of_the_store() {
         let (mut notes, stored) = (Notes::default(), at(3_601));
         let mut sent = 1;
         let mut note = notes.send(lost(), at(1));
         while notes.answered(&note, &Ok(note.at >= stored)) {
-            assert!(notes.may_say_ready(), "by an earlier process");
+            assert!(notes.may_name_other(None), "by an earlier process");
             sent += 1;
             note = notes.send(lost(), at(1));
         }
-        assert_eq!((notes.untold(Some(&lost())), notes.may_say_ready()), (None, false));
+        assert_eq!((notes.untold(Some(&lost())), notes.may_name_other(None)), (None, false));
         assert_eq!(sent, 13, "the pace doubles");
         assert!(notes.send(ready(), at(2)).at > note.at);
     }
@@ -159,11 +200,11 @@ mod tests {
         let mut notes = Notes::default();
         let note = notes.send(ready(), at(1));
         assert!(!notes.answered(&note, &refused()));
-        assert_eq!((notes.are_taken(), notes.may_say_ready()), (false, false));
+        assert_eq!((notes.are_taken(), notes.may_name_other(None)), (false, false));
         let note = notes.send(ready(), at(2));
         assert!(!notes.answered(&note, &Ok(true)));
         let note = notes.send(lost(), at(3));
         assert!(!notes.answered(&note, &refused()));
-        assert_eq!((notes.are_taken(), notes.may_say_ready()), (false, true));
+        assert_eq!((notes.are_taken(), notes.may_name_other(None)), (false, true));
     }
 }

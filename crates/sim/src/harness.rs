@@ -20,7 +20,7 @@ use crate::audit::Invariant;
 use crate::faults::Fault;
 use crate::kernel::{Event, Instruction, Kernel, Micros, Pid, digest};
 use crate::plan::{Action, Ask, Plan, SECOND};
-use crate::policy::Policy;
+use crate::policy::{Outage, Policy};
 use crate::process::{Process, ProcessKind, ProcessOutcome};
 use crate::world::World;
 
@@ -144,7 +144,8 @@ impl Harness {
             harness.world.compute.set_capacity(capacity);
         }
         let of_forge = plan.outages.iter().filter(|outage| outage.service == "forge");
-        let outages = of_forge.map(|outage| (outage.from, outage.to)).collect();
+        let ends = |outage: &Outage| (outage.from, outage.to.min(plan.faults_end_at));
+        let outages = of_forge.map(ends).collect();
         harness.world.machines().set_forge_outages(outages);
         for (at, action) in plan.actions.clone() {
             harness.schedule(at, ScheduledAction::Planned(action));

@@ -496,3 +496,25 @@ async fn a_heartbeat_waits_until_a_lost_registration_is_withdrawn() {
         panic!("its listener is dead");
     };
 }
+
+/// A listener that is deleted takes its registration with it, and the machine registers again at once.
+#[tokio::test]
+async fn a_heartbeat_waits_until_the_store_names_the_present_registration() {
+    let (harness, record) = idle(MachineDefect::None).await;
+    let first = harness.own().unwrap().number;
+    harness.memory.store.fail("readiness of an agent");
+    harness.labels.remove_own(&machine());
+    harness.sleep(40 * SECOND).await;
+    let second = harness.own().expect("it has registered again");
+    assert!(second.number > first);
+    assert!(harness.heartbeat_age().await > 30 * SECOND, "none since");
+    // A run that claims it goes by the machine's signal.
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.sleep(10 * SECOND).await;
+    assert_eq!(harness.own().unwrap().owner, Some(run("1")));
+    assert!(harness.heartbeat_age().await <= 5 * SECOND);
+    harness.memory.store.repair();
+    harness.put(idle_in(&record, 1)).await;
+    harness.sleep(20 * SECOND).await;
+    assert!(harness.is_ready(1).await && harness.heartbeat_age().await < 20 * SECOND);
+}

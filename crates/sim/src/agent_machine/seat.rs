@@ -64,7 +64,7 @@ impl AgentMachine {
                 return Err("the version of the runner is refused".to_owned());
             }
             let is_lost = !world.machines().is_registered_own(&self.id, number);
-            let conflicts = world.machines().keeps_session(&self.id, now);
+            let conflicts = world.machines().keeps_session(&self.id, now) == Some(number);
             if is_lost || conflicts {
                 if conflicts {
                     world.kernel.count(Fault::SessionConflict);
@@ -141,7 +141,7 @@ impl AgentMachine {
             let lapses = Some(Trigger::Lapsed(self.id.clone()));
             world.kernel.sleep(self.ports.pid, Duration::from_micros(left), lapses).await;
         }
-        if world.machines().keeps_session(&self.id, world.kernel.now()) {
+        if world.machines().keeps_session(&self.id, world.kernel.now()).is_some() {
             self.trouble(TROUBLE);
         }
         "the listener has ended".to_owned()

@@ -15,6 +15,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use super::{ASKED_WITHIN, Audit, Invariant, SKEW};
 use crate::kernel::{Micros, Pid, timestamp};
 use crate::plan::SECOND;
+use crate::process_ports::has_a_job;
 use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
 
 /// How long an agent may take to notice that its listener has ended.
@@ -191,9 +192,7 @@ impl Audit {
         };
         let noticed = |since: Micros| since.max(then.frozen_until) + NOTICES_WITHIN < then.at;
         let is_wrong = match then.number {
-            // If the store takes no notes for a while, it may name an earlier registration of the same
-            // idle state: the machine is ready all the same.
-            Some(number) => number < said.number,
+            Some(number) => number != said.number,
             None => then.silent_since.is_none_or(noticed),
         };
         if is_wrong {
@@ -367,6 +366,14 @@ impl Audit {
             true => ASKED_WITHIN + PARTING,
             false => ASKED_WITHIN,
         }
+    }
+
+    /// Whether a warning says that a runner has a job whose machine is gone: the forge calls it busy for a
+    /// while.
+    pub(super) fn ended_busy(&self, warning: &str) -> bool {
+        let machine = warning.split("-own-").next().and_then(|id| InstanceId::new(id).ok());
+        let record = machine.and_then(|id| self.records.get(&id));
+        warning.ends_with(&has_a_job("")) && record.is_some_and(|it| !it.state.is_live())
     }
 
     /// How many labels of machines a run was given.

@@ -253,7 +253,8 @@ impl Audit {
         let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some() || contradicts;
         let took = now.since(began);
         let is_wrong = |warning: &&String| {
-            !(self.had_no_time_to_launch(took, warning) || self.was_told_to_stop(took, warning))
+            let had_no_time = self.had_no_time_to_launch(took, warning);
+            !(had_no_time || self.was_told_to_stop(took, warning) || self.ended_busy(warning))
         };
         let wrong: Vec<&String> = outcome.warnings.iter().filter(is_wrong).collect();
         if self.forbid_waste && !has_reason && !is_limited_by_settings && !wrong.is_empty() {

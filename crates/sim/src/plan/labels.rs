@@ -7,6 +7,9 @@ use crate::kernel::digest;
 
 const RUNNER_LABEL: &str = "runner-label";
 
+/// How many listeners are killed, or machines, at the same moment.
+const AT_ONCE: usize = 4;
+
 impl Plan {
     /// Lets the machines of a third of the histories register under labels of their own, and changes the
     /// setting in the middle of some others.
@@ -25,13 +28,44 @@ impl Plan {
             let at = (30 + change / 16 % (last - 30)) * SECOND;
             self.actions.push((at, Action::RefreshWith(vec![(RUNNER_LABEL, value)])));
         }
-        if (is_machine || changes) && !self.is_clear() {
+        if (is_machine || changes) && !self.is_clear() && !self.has_one_kind() {
             self.disturb_listeners();
+            if chance("left runners").is_multiple_of(2) {
+                self.leave_runners(chance("runners are left"));
+            }
         }
     }
 
+    /// Kills listeners or machines, so that the forge lists runners in vain, and lets refreshes follow before
+    /// the machines of the listeners are no longer idle.
+    fn leave_runners(&mut self, drawn: u64) {
+        if self.no_refresh_for_hours {
+            return;
+        }
+        self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
+        let last = self.faults_end_at / SECOND;
+        let at = (60 + drawn / 4 % (last - 200)) * SECOND;
+        let of_machines = drawn.is_multiple_of(4);
+        if !of_machines {
+            // Idle machines that stay so.
+            self.settings.entry("min-idle".to_owned()).or_insert_with(|| "large=2".to_owned());
+        }
+        let killed = if of_machines { 0..AT_ONCE / 2 } else { 0..AT_ONCE };
+        self.actions.extend(killed.map(|nth| match of_machines {
+            true => (at, Action::Kill(nth)),
+            false => (at, Action::KillListener(nth)),
+        }));
+        let refreshes = [20, 75, 130, 185];
+        self.actions.extend(refreshes.map(|after| (at + after * SECOND, Action::Refresh)));
+    }
+
+    /// Whether the plan has faults of one kind only, by which it is judged.
+    fn has_one_kind(&self) -> bool {
+        self.other_faults.len() <= 2 && self.rates.calls.is_empty() || self.only_deaths()
+    }
+
     /// Lets runners be deleted and refused, machines be cut off from the forge, and jobs of other runs name
-    /// their labels. Not where the plan has one kind of fault only, by which it is judged.
+    /// their labels.
     fn disturb_listeners(&mut self) {
         let seed = self.seed;
         let kinds = [
@@ -41,10 +75,6 @@ impl Plan {
             Fault::VersionRefused,
             Fault::ForeignJob,
         ];
-        let is_one_kind = self.other_faults.len() <= 2 && self.rates.calls.is_empty();
-        if is_one_kind || self.only_deaths() {
-            return;
-        }
         let last = self.faults_end_at / SECOND;
         for nth in 0..8_u64 {
             let drawn = digest(&[&seed, &"listeners", &nth]);

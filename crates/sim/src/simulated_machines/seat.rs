@@ -42,8 +42,8 @@ pub(super) struct Seat {
     listener: Option<Listener>,
     /// The run that the hook's file names.
     owner: Option<RunId>,
-    /// Until when the forge keeps the session of a listener that was killed.
-    session_until: Micros,
+    /// The registration whose listener was killed last, and until when the forge keeps its session.
+    session: Option<(u32, Micros)>,
     cut_off_until: Micros,
     notes_stopped_until: Micros,
 }
@@ -172,7 +172,7 @@ impl SimulatedMachines {
     /// the machine removes them later.
     pub(crate) fn forget_earlier(&mut self, id: &InstanceId, number: u32) {
         let Some(machine) = self.machines.get_mut(id) else { return };
-        let is_kept = |earlier: &u32| digest(&[id, &number, earlier]).is_multiple_of(3);
+        let is_kept = |earlier: &u32| digest(&[id, &number, earlier]).is_multiple_of(2);
         let (kept, removed): (Vec<u32>, Vec<u32>) =
             std::mem::take(&mut machine.seat.files).into_iter().partition(is_kept);
         machine.seat.files = kept;
@@ -186,9 +186,11 @@ impl SimulatedMachines {
         has_files && self.own_runners.iter().any(|it| it.instance == *id && it.number == number)
     }
 
-    /// Whether the forge still has the session of an earlier listener.
-    pub(crate) fn keeps_session(&self, id: &InstanceId, now: Micros) -> bool {
-        self.machines.get(id).is_some_and(|machine| now < machine.seat.session_until)
+    /// The registration of which the forge still has the session of an earlier listener. Another
+    /// registration is not refused for that.
+    pub(crate) fn keeps_session(&self, id: &InstanceId, now: Micros) -> Option<u32> {
+        let (number, until) = self.machines.get(id)?.seat.session?;
+        (now < until).then_some(number)
     }
 
     /// The listener of a registration listens from now on, until it dies.
@@ -198,7 +200,7 @@ impl SimulatedMachines {
         let (dies_at, keeps_session) = dies.unzip();
         let keeps_session = keeps_session.unwrap_or_default();
         machine.seat.listener = Some(Listener { number, dies_at, keeps_session });
-        machine.seat.session_until = 0;
+        machine.seat.session = None;
         machine.condition.silent_since = None;
         machine.condition.listeners += 1;
     }
@@ -250,7 +252,7 @@ impl SimulatedMachines {
             let Some(machine) = self.machines.get_mut(id) else { continue };
             let Some(listener) = machine.seat.listener.take() else { continue };
             if *is_killed {
-                machine.seat.session_until = now + listener.keeps_session;
+                machine.seat.session = Some((listener.number, now + listener.keeps_session));
             } else if !is_listed {
                 machine.seat.files.retain(|number| *number != listener.number);
             }
