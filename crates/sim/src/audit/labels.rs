@@ -36,6 +36,9 @@ const KEPT: usize = 2_000;
 /// How much longer an agent takes to end its machine if it leaves the registration of an idle one.
 const PARTING: Micros = 20 * SECOND;
 
+/// Within what time idle agents know of a change of `runner-label`.
+const KNOWN_WITHIN: Duration = Duration::from_secs(60);
+
 /// What is known of labels of machines.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
@@ -184,6 +187,11 @@ impl Audit {
         let Some(record) = self.records.get(id).filter(|record| record.state == State::Idle) else {
             return;
         };
+        // In a pool whose machines register for their run, no mode asks for the note, and an agent that
+        // starts does not take back what an earlier process said.
+        if self.had_labels_of_runs_since(now.before(KNOWN_WITHIN)) {
+            return;
+        }
         // One that was written meanwhile is judged by the next heartbeat.
         let sent = status.heartbeat.map(|beat| beat.at);
         let note = status.readiness.as_ref().filter(|note| sent.is_some_and(|at| note.at < at));
@@ -199,6 +207,12 @@ impl Audit {
             let how = format!("{id} is called ready at {now}, as {said:?}, and was {then:?}");
             self.violated(Invariant::ReadyIsReady, how);
         }
+    }
+
+    /// Whether the settings have said at any moment since then that machines have the label of their run.
+    fn had_labels_of_runs_since(&self, time: Timestamp) -> bool {
+        let mut kinds = self.stored_since(time).into_iter().filter_map(|it| it.get("runner-label"));
+        kinds.any(|kind| kind == "run")
     }
 
     /// An agent tries to say whether its machine is ready.

@@ -127,10 +127,15 @@ impl Harness {
         self.world.machines().kill_listener(&id, now);
     }
 
+    /// When a fault that begins now and lasts for `span` ends: with all other faults at the latest.
+    fn end_of_fault(&self, span: Micros) -> Micros {
+        (self.kernel.now() + span).min(self.plan.faults_end_at)
+    }
+
     pub(super) fn stop_notes(&mut self, nth: usize, span: Micros) {
         let Some(id) = self.nth_seat(nth) else { return };
         self.kernel.count(Fault::NotesStop);
-        let until = self.kernel.now() + span;
+        let until = self.end_of_fault(span);
         self.world.machines().stop_notes(&id, until);
         self.world.machines().trouble(&id, until + TROUBLE);
     }
@@ -138,7 +143,7 @@ impl Harness {
     pub(super) fn cut_off(&mut self, nth: usize, span: Micros) {
         let Some(id) = self.nth(nth) else { return };
         self.kernel.count(Fault::ForgeUnreachable);
-        let until = self.kernel.now() + span;
+        let until = self.end_of_fault(span);
         self.world.machines().cut_off(&id, until);
         self.world.machines().trouble(&id, until + TROUBLE);
         // Its listener may have been deleted meanwhile, and learns it then.
@@ -147,7 +152,7 @@ impl Harness {
 
     pub(super) fn refuse_version(&mut self, span: Micros) {
         self.kernel.count(Fault::VersionRefused);
-        let until = self.kernel.now() + span;
+        let until = self.end_of_fault(span);
         let mut machines = self.world.machines();
         machines.refuse_version(until);
         for id in machines.alive() {
