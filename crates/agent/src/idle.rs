@@ -228,19 +228,32 @@ impl Agent {
                     number,
                 }));
                 idle.phase = Phase::Ready(Box::pin(self.runner.lapse()));
-                self.tell_readiness(memory).await.ok();
+                // A store that answers late must not hide the end of the listener from the next heartbeat.
+                let lapsed = {
+                    let (told, event) = (self.tell_readiness(memory), idle.phase.event());
+                    match select(pin!(told), pin!(event)).await {
+                        Either::Right((Event::Lapsed(why), _)) => Some(why),
+                        _ => None,
+                    }
+                };
+                if let Some(why) = lapsed {
+                    self.lapsed(memory, idle, &why).await;
+                }
             }
             Event::Registered(Err(why)) => {
                 idle.phase = self.resting(idle.restarts.failed(random));
                 self.log_lapse(&mut idle.restarts, &why);
                 self.withdraw(memory, &why).await;
             }
-            Event::Lapsed(why) => {
-                idle.phase = self.resting(idle.restarts.died(random));
-                self.log_lapse(&mut idle.restarts, &why);
-                self.withdraw(memory, &why).await;
-            }
+            Event::Lapsed(why) => self.lapsed(memory, idle, &why).await,
         }
+    }
+
+    /// Begins to rest after the listener has ended, and takes back that the machine is ready.
+    async fn lapsed<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>, why: &str) {
+        idle.phase = self.resting(idle.restarts.died(&*self.random));
+        self.log_lapse(&mut idle.restarts, why);
+        self.withdraw(memory, why).await;
     }
 
     fn resting(&self, span: Duration) -> Phase<'_> {

@@ -28,6 +28,8 @@ pub(crate) struct WatchedStore {
     /// Each heartbeat, signal, and note.
     pub(crate) written: Mutex<Vec<&'static str>>,
     pub(crate) hangs_on_notes: AtomicBool,
+    /// How many of the next notes that the machine is ready are written and not answered.
+    unanswered_notes: AtomicU32,
     pub(crate) hangs_on_signals: AtomicBool,
 }
 
@@ -37,6 +39,7 @@ impl WatchedStore {
             store: harness.memory.store.clone(),
             written: Mutex::default(),
             hangs_on_notes: AtomicBool::new(false),
+            unanswered_notes: AtomicU32::default(),
             hangs_on_signals: AtomicBool::new(false),
         })
     }
@@ -91,7 +94,17 @@ impl AgentStore for WatchedStore {
             Readiness::Ready(_) => "ready",
             Readiness::NotReady { .. } => "not ready",
         });
-        self.store.note_readiness(id, note).await
+        let written = self.store.note_readiness(id, note).await;
+        let less = |left: u32| left.checked_sub(1);
+        if matches!(note.readiness, Readiness::Ready(_))
+            && self
+                .unanswered_notes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                .is_ok()
+        {
+            pending::<()>().await;
+        }
+        written
     }
 }
 
@@ -112,6 +125,25 @@ async fn a_claim_is_seen_while_a_note_is_not_answered() {
     assert_eq!(harness.own().unwrap().owner, Some(run("1")));
     let report = harness.status().await.report.unwrap();
     assert_eq!(report.machine_label, Some(own.label), "{report:?}");
+}
+
+/// Heartbeats would call the machine ready for as long as the store does not answer.
+#[tokio::test]
+async fn the_end_of_a_listener_is_seen_while_a_note_is_not_answered() {
+    let mut harness = Harness::with(&[("runner-label", "machine")]).await;
+    let store = WatchedStore::new(&harness);
+    harness.insert_record(State::Idle, HOUR);
+    harness.add_machine();
+    let dies = MachineDefect::DiesAfter(10 * SECOND, Duration::ZERO);
+    harness.start_another_on(dies, store.clone());
+    store.unanswered_notes.store(1, Ordering::Relaxed);
+    harness.sleep(8 * SECOND).await;
+    assert_eq!(store.unanswered_notes.load(Ordering::Relaxed), 0);
+    assert!(harness.is_ready(0).await, "the note is written");
+    let so_far = store.written.lock().unwrap().len();
+    harness.sleep(10 * SECOND).await;
+    let written = store.written.lock().unwrap()[so_far..].to_vec();
+    assert_eq!(written.iter().find(|it| **it != "heartbeat"), Some(&"not ready"), "{written:?}");
 }
 
 /// The machine would not be ready for as long as it is idle.
