@@ -104,7 +104,7 @@ impl Emulators {
         let places = Places {
             dynamodb: &dynamodb.url(),
             ministack: &ministack.url(),
-            pids: [dynamodb.pid(), ministack.pid()],
+            dynamodb_pid: dynamodb.pid(),
             models: &installed.models,
             shellcheck: &installed.shellcheck,
             actionlint: &installed.workflows.actionlint,

@@ -1,5 +1,5 @@
-//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, and an EC2
-//! whose machines are processes.
+//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, an EC2 whose machines are
+//! processes, and an SQS in memory.
 
 mod call;
 mod ec2;
@@ -10,6 +10,7 @@ mod imds;
 mod machines;
 mod models;
 mod params;
+mod sqs;
 mod units;
 mod xml;
 

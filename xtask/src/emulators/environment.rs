@@ -18,8 +18,8 @@ pub(crate) struct Environment {
 pub(super) struct Places<'a> {
     pub(super) dynamodb: &'a str,
     pub(super) ministack: &'a str,
-    /// The processes of both, whose processor time benchmarks measure.
-    pub(super) pids: [u32; 2],
+    /// The process of DynamoDB Local, whose processor time benchmarks measure.
+    pub(super) dynamodb_pid: u32,
     pub(super) models: &'a Path,
     pub(super) shellcheck: &'a Path,
     pub(super) actionlint: &'a Path,
@@ -40,8 +40,7 @@ impl Environment {
         let set = vec![
             ("ONDECK_TEST_DYNAMODB", places.dynamodb.to_owned()),
             ("ONDECK_TEST_MINISTACK", places.ministack.to_owned()),
-            ("ONDECK_TEST_DYNAMODB_PID", places.pids[0].to_string()),
-            ("ONDECK_TEST_MINISTACK_PID", places.pids[1].to_string()),
+            ("ONDECK_TEST_DYNAMODB_PID", places.dynamodb_pid.to_string()),
             ("ONDECK_TEST_MODELS", places.models.display().to_string()),
             ("ONDECK_TEST_SHELLCHECK", places.shellcheck.display().to_string()),
             ("ONDECK_TEST_ACTIONLINT", places.actionlint.display().to_string()),
@@ -88,7 +87,7 @@ mod tests {
         let places = Places {
             dynamodb: "http://127.0.0.1:1",
             ministack: "http://127.0.0.1:2",
-            pids: [11, 12],
+            dynamodb_pid: 11,
             models: Path::new("/a folder/models"),
             shellcheck: Path::new("/shellcheck"),
             actionlint: Path::new("/actionlint"),
@@ -137,7 +136,6 @@ unset AWS_PROFILE
 export ONDECK_TEST_DYNAMODB=http://127.0.0.1:1
 export ONDECK_TEST_MINISTACK=http://127.0.0.1:2
 export ONDECK_TEST_DYNAMODB_PID=11
-export ONDECK_TEST_MINISTACK_PID=12
 export ONDECK_TEST_MODELS='/a folder/models'
 export ONDECK_TEST_SHELLCHECK=/shellcheck
 export ONDECK_TEST_ACTIONLINT=/actionlint

@@ -8,6 +8,7 @@ mod ec2_machines;
 mod permissions;
 mod pool;
 mod pool_answers;
+mod pool_on_stand_in;
 mod pool_set_up;
 mod queues;
 mod store;

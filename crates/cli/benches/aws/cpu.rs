@@ -11,8 +11,8 @@ use ondeck_standin::Gateway;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 
-/// The variables with the process ids of the emulators. Without them, these are not measured.
-const EMULATORS: [&str; 2] = ["ONDECK_TEST_DYNAMODB_PID", "ONDECK_TEST_MINISTACK_PID"];
+/// The variable with the process id of DynamoDB Local. Without it, that is not measured.
+const DYNAMODB: &str = "ONDECK_TEST_DYNAMODB_PID";
 /// The unit of the times in `/proc/stat`.
 const TICK: Duration = Duration::from_millis(10);
 /// The name of the threads that load the computer, whose time is not the gateway's.
@@ -23,10 +23,9 @@ pub(crate) const LOAD_THREAD: &str = "load";
 pub(crate) struct Cpu {
     /// The measured process itself.
     pub(crate) program: Duration,
-    /// The gateway, with what plays agents and EC2.
+    /// The gateway, with what plays agents, EC2 and SQS.
     gateway: Duration,
     dynamodb: Duration,
-    sqs: Duration,
     /// Agents that are processes.
     agents: Duration,
     /// All processes of the computer.
@@ -36,14 +35,12 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// What all of them have used until now, but for the measured process.
     pub(crate) fn now(gateway: &Gateway) -> Cpu {
-        let [dynamodb, sqs] = EMULATORS.map(|name| {
-            let pid = std::env::var(name).ok().and_then(|pid| pid.parse().ok());
-            pid.map(of_process).unwrap_or_default()
-        });
+        let dynamodb = std::env::var(DYNAMODB).ok().and_then(|pid| pid.parse().ok());
+        let dynamodb = dynamodb.map(of_process).unwrap_or_default();
         let machines = gateway.ec2().machines();
         let agents = machines.iter().filter_map(|machine| machine.pid).map(of_process).sum();
         let (gateway, computer) = (of_process(std::process::id()), of_computer());
-        Cpu { program: Duration::ZERO, gateway, dynamodb, sqs, agents, computer }
+        Cpu { program: Duration::ZERO, gateway, dynamodb, agents, computer }
     }
 
     /// What has been used since an earlier moment, with the time of the process that has run meanwhile.
@@ -52,7 +49,6 @@ impl Cpu {
             program,
             gateway: self.gateway.saturating_sub(before.gateway),
             dynamodb: self.dynamodb.saturating_sub(before.dynamodb),
-            sqs: self.sqs.saturating_sub(before.sqs),
             agents: self.agents.saturating_sub(before.agents),
             computer: self.computer.saturating_sub(before.computer),
         }
@@ -60,14 +56,13 @@ impl Cpu {
 
     /// In milliseconds. `others` is what no process of the benchmark has used, to about 20 ms.
     pub(crate) fn to_json(self) -> Value {
-        let Cpu { program, gateway, dynamodb, sqs, agents, computer } = self;
-        let ours = program + gateway + dynamodb + sqs + agents;
+        let Cpu { program, gateway, dynamodb, agents, computer } = self;
+        let ours = program + gateway + dynamodb + agents;
         let millis = |span: Duration| (span.as_secs_f64() * 1e5).round() / 1e2;
         json!({
             "program": millis(program),
             "gateway": millis(gateway),
             "dynamodb": millis(dynamodb),
-            "sqs": millis(sqs),
             "agents": millis(agents),
             "others": millis(computer.saturating_sub(ours)),
         })

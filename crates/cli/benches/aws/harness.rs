@@ -72,11 +72,13 @@ impl BenchHarness {
         };
         let gateway = Gateway::start(GatewayOptions {
             terminated_stay,
+            // The processor time of an emulator in Python would be most of that of a round.
+            sqs_in_process: true,
             command: options.agents.then_some(command),
             boot: options.boot,
             capacity: Capacity::default(),
             measure_units: options.checked,
-            record_bodies: !options.checked,
+            record_bodies: true,
             watch: options.watch,
             ..base
         });

@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &[String]) -> bool {
     idle::measure(&mut bench);
     local_claims::measure(&mut bench);
     bench.write();
-    !bench.wants(CALLS) || calls::run()
+    !bench.wants(CALLS) || calls::run(bench.latency)
 }
 
 impl Bench {

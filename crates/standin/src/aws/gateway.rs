@@ -23,6 +23,7 @@ use crate::aws::ec2::{Capacity, Ec2};
 use crate::aws::iam::{PolicyPool, Role};
 use crate::aws::machines::{MachineCommand, Machines};
 use crate::aws::models::{Models, Violation};
+use crate::aws::sqs::Sqs;
 use crate::emulators::Emulators;
 use crate::http::{self, listen};
 use crate::sync::locked;
@@ -47,8 +48,11 @@ const CONTROL: &str = "control";
 pub struct GatewayOptions {
     /// The URL of a DynamoDB emulator.
     pub dynamodb: String,
-    /// The URL of an emulator for SQS and STS.
+    /// The URL of an emulator for SQS, STS, SSM, Secrets Manager and CloudWatch Logs.
     pub sqs: String,
+    /// Whether SQS is in this process and in memory, rather than the emulator's. It takes far less processor
+    /// time, and refuses what ondeck does not use.
+    pub sqs_in_process: bool,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
     /// The folder with the policies of the roles. Without it, every caller may do everything. With
@@ -109,6 +113,7 @@ impl GatewayOptions {
         GatewayOptions {
             dynamodb: dynamodb.to_owned(),
             sqs: sqs.to_owned(),
+            sqs_in_process: false,
             models: None,
             policies: None,
             measure_units: false,
@@ -174,7 +179,11 @@ impl Gateway {
         let agents_endpoint = Endpoint::new(AGENTS, &agents);
         let machines = Machines::new(&options, agents_endpoint.url(), runtime.handle().clone());
         let shared = Arc::new(Shared {
-            upstreams: Upstreams::new(&options.dynamodb, &options.sqs),
+            upstreams: Upstreams::new(
+                &options.dynamodb,
+                &options.sqs,
+                options.sqs_in_process.then(|| Sqs::new(&options.region, options.page)),
+            ),
             models: options.models.as_deref().map(Models::new),
             enforcement: options
                 .policies

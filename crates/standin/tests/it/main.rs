@@ -14,5 +14,6 @@ mod policies;
 mod program;
 mod request_checks;
 mod routing;
+mod sqs;
 mod templates;
 mod units;

@@ -4,8 +4,7 @@ use serde_json::Value;
 
 /// The processes whose processor time is measured, by their names in the results; the last are those that
 /// are no part of the benchmark.
-pub(super) const PROCESSES: [&str; 6] =
-    ["program", "gateway", "dynamodb", "sqs", "agents", "others"];
+pub(super) const PROCESSES: [&str; 5] = ["program", "gateway", "dynamodb", "agents", "others"];
 
 /// All rows of one run.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 
 use crate::aws::call::{Call, Service};
+use crate::aws::sqs;
 use crate::aws::xml::{Xml, request_id};
 use crate::http::Answer;
 use crate::timestamps;
@@ -156,7 +157,7 @@ pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) 
             let space = if service == Service::Sqs {
                 // SQS has spoken XML once, and still gives the code of that time beside.
                 let side = if status >= 500 { "Receiver" } else { "Sender" };
-                let legacy = format!("{code};{side}");
+                let legacy = format!("{};{side}", sqs::legacy_code(code));
                 let legacy = HeaderValue::from_str(&legacy).expect("codes are plain text");
                 headers.insert("x-amzn-query-error", legacy);
                 "com.amazonaws.sqs"

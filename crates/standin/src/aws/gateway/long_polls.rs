@@ -1,6 +1,7 @@
 //! Long polls of SQS. AWS answers a receive that waits as soon as a message arrives; the emulator looks for
 //! messages ten times a second. So the gateway does the waiting: it asks the emulator with short polls,
-//! whenever a call has changed the queue, and now and then in case another gateway has.
+//! whenever a call has changed the queue, and now and then in case another gateway has. The SQS of this
+//! process waits by itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -36,9 +37,12 @@ const CHANGES: [&str; 7] = [
 pub(super) struct LongPolls(Mutex<HashMap<String, Arc<Notify>>>);
 
 impl LongPolls {
-    /// Forwards a call to the emulator. A receive that waits is answered when there is a message, and when
+    /// Forwards a call to SQS. A receive that waits is answered when there is a message, and when
     /// its time is over.
     pub(super) async fn forward(&self, upstreams: &Upstreams, call: &Call) -> Answer {
+        if upstreams.sqs_waits() {
+            return upstreams.sqs(call).await;
+        }
         let request = call.json().unwrap_or(&Value::Null);
         let queue = queue_name(request).map(|name| self.of(name));
         let wait = request["WaitTimeSeconds"].as_u64().map(Duration::from_secs);

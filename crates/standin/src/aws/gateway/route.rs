@@ -72,13 +72,13 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
         },
         // The parameters of launch templates are EC2's, which reads them at each launch.
         Service::Secrets if call.operation == "GetParameters" => shared.ec2.image_parameters(call),
-        Service::Logs | Service::Secrets => upstreams.sqs(call).await,
+        Service::Logs | Service::Secrets => upstreams.others(call).await,
         Service::Sqs => {
             let answer = shared.long_polls.forward(upstreams, call).await;
             shared.duplicates.rename(call, answer)
         }
         Service::Sts => {
-            let answer = upstreams.sqs(call).await;
+            let answer = upstreams.others(call).await;
             if let Some(enforcement) = &shared.enforcement {
                 enforcement.note_assumed(&shared.ec2, call, &answer);
             }

@@ -1,4 +1,4 @@
-//! Forwards calls to the emulators over pooled connections.
+//! Forwards calls to the emulators over pooled connections, or to the SQS of this process.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::aws::call::Call;
 use crate::aws::faults::answers;
+use crate::aws::sqs::Sqs;
 
 use crate::http::Answer;
 
@@ -25,12 +26,13 @@ const IDLE: Duration = Duration::from_secs(2);
 /// access key, and machines have other keys than the control plane.
 const KEY: &str = "test";
 
-/// A client of the emulators. That of SQS also plays STS and CloudWatch Logs.
+/// A client of the emulators.
 #[derive(Debug)]
 pub(super) struct Upstreams {
     client: Client<HttpConnector, Full<Bytes>>,
     dynamodb: Upstream,
-    sqs: Upstream,
+    others: Upstream,
+    own_sqs: Option<Sqs>,
 }
 
 #[derive(Debug)]
@@ -40,14 +42,16 @@ struct Upstream {
 }
 
 impl Upstreams {
-    pub(super) fn new(dynamodb: &str, sqs: &str) -> Upstreams {
+    /// Emulators at these URLs. Calls to SQS go to `own_sqs`, or else to the emulator of the other services.
+    pub(super) fn new(dynamodb: &str, others: &str, own_sqs: Option<Sqs>) -> Upstreams {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Upstreams { client, dynamodb: Upstream::at(dynamodb), sqs: Upstream::at(sqs) }
+        let (dynamodb, others) = (Upstream::at(dynamodb), Upstream::at(others));
+        Upstreams { client, dynamodb, others, own_sqs }
     }
 
     pub(super) async fn dynamodb(&self, call: &Call) -> Answer {
@@ -55,7 +59,20 @@ impl Upstreams {
     }
 
     pub(super) async fn sqs(&self, call: &Call) -> Answer {
-        self.forward(&self.sqs, call).await
+        match &self.own_sqs {
+            Some(sqs) => sqs.answer(call).await,
+            None => self.forward(&self.others, call).await,
+        }
+    }
+
+    /// Whether SQS answers a receive that waits as soon as there is a message.
+    pub(super) fn sqs_waits(&self) -> bool {
+        self.own_sqs.is_some()
+    }
+
+    /// STS, SSM, Secrets Manager and CloudWatch Logs.
+    pub(super) async fn others(&self, call: &Call) -> Answer {
+        self.forward(&self.others, call).await
     }
 
     async fn forward(&self, upstream: &Upstream, call: &Call) -> Answer {
