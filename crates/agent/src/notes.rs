@@ -25,8 +25,11 @@ pub(crate) struct Notes {
     are_taken: bool,
     /// Whether the store has ever had the last note that was sent: none of an earlier process is left then.
     has_been_told: bool,
-    /// The registrations for which the store may call the machine ready, by notes that were sent.
+    /// The registrations for which the store may call the machine ready, by notes that were sent: those that
+    /// may have been written, and those of which no answer is known, because the caller has given up or still
+    /// waits.
     may_name: Vec<IdleRegistration>,
+    unanswered: Vec<(Timestamp, IdleRegistration)>,
     /// Whether the store has a later note than the last one, of which nothing is known.
     has_unknown: bool,
 }
@@ -41,6 +44,9 @@ impl Notes {
     pub(crate) fn send(&mut self, readiness: Readiness, now: Timestamp) -> ReadinessNote {
         let next = self.last_at.map_or(now, |last| now.max(last + Duration::from_millis(1)));
         (self.told, self.last_at) = (None, Some(next));
+        if let Readiness::Ready(named) = &readiness {
+            self.unanswered.push((next, named.clone()));
+        }
         ReadinessNote { readiness, at: next }
     }
 
@@ -49,6 +55,7 @@ impl Notes {
     /// that the store has, before the clock was set back.
     pub(crate) fn answered(&mut self, note: &ReadinessNote, answer: &PortResult<bool>) -> bool {
         let is_last = self.last_at == Some(note.at);
+        self.unanswered.retain(|(at, _)| *at != note.at);
         match answer {
             Err(error) if is_refusal(error) => self.are_taken = false,
             Err(_) => self.may_have(note),
@@ -58,6 +65,8 @@ impl Notes {
                     (true, true) => {
                         self.told = Some(note.readiness.clone());
                         (self.has_been_told, self.has_unknown) = (true, false);
+                        // The store keeps the latest note.
+                        self.unanswered.clear();
                         self.may_name.clear();
                         self.may_have(note);
                     }
@@ -97,7 +106,8 @@ impl Notes {
     /// Whether the store may have a note that calls the machine ready for another registration than this
     /// one, or for any if this is `None`.
     pub(crate) fn may_name_other(&self, than: Option<&IdleRegistration>) -> bool {
-        self.has_unknown || self.may_name.iter().any(|named| Some(named) != than)
+        let unanswered = self.unanswered.iter().map(|(_, named)| named);
+        self.has_unknown || self.may_name.iter().chain(unanswered).any(|it| Some(it) != than)
     }
 }
 
@@ -178,6 +188,21 @@ mod tests {
         let note = notes.send(Readiness::Ready(second.clone()), at(3));
         assert!(!notes.answered(&note, &Ok(true)));
         assert!(!notes.may_name_other(Some(&second)));
+    }
+
+    #[test]
+    fn a_note_whose_caller_has_given_up_may_have_been_written() {
+        let mut notes = Notes::default();
+        let given_up = notes.send(ready(), at(1));
+        assert!(notes.may_name_other(None));
+        let note = notes.send(lost(), at(2));
+        assert!(!notes.answered(&note, &out_of_reach()));
+        assert!(notes.may_name_other(None), "the later one may not have been written");
+        let note = notes.send(lost(), at(3));
+        assert!(!notes.answered(&note, &Ok(true)));
+        assert!(!notes.may_name_other(None), "the store keeps the later one");
+        assert!(!notes.answered(&given_up, &Ok(false)));
+        assert!(!notes.may_name_other(None));
     }
 
     #[test]
