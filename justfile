@@ -53,4 +53,4 @@ mutants *ARGS:
 
 # Build what machines of a pool download: the agent for AWS, without the control plane
 build-agent:
-    cargo build --release --package ondeck --no-default-features --features aws,github,local
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=z cargo build --release --package ondeck --no-default-features --features aws,github,local

@@ -19,7 +19,10 @@ pub(crate) const LINUX: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unkno
 pub(crate) const FEATURES: &str = "--features aws,dashboard,drill,github,init,shell,simulate,watch";
 /// What machines of a pool download: the agent for AWS, without the control plane.
 const AGENT_FEATURES: &str = "--no-default-features --features aws,github,local";
-const PROGRAMS: [(&str, &str); 2] = [("ondeck", FEATURES), ("ondeck-agent", AGENT_FEATURES)];
+const AGENT: &str = "ondeck-agent";
+/// It is optimised for size, since each machine downloads it while it boots.
+const AGENT_OPT_LEVEL: (&str, &str) = ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "z");
+const PROGRAMS: [(&str, &str); 2] = [("ondeck", FEATURES), (AGENT, AGENT_FEATURES)];
 
 /// A C compiler for musl, which SQLite and the cryptography need, and a linker if rustc needs another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +137,10 @@ fn step(name: &str, features: &str, target: &str, compiler: &Compiler) -> Step {
     if let Some(linker) = compiler.linker {
         let variable = format!("CARGO_TARGET_{}_LINKER", underscored.to_ascii_uppercase());
         step = step.with_env(variable, linker);
+    }
+    if name == AGENT {
+        let (variable, level) = AGENT_OPT_LEVEL;
+        step = step.with_env(variable, level);
     }
     step
 }
@@ -285,11 +292,12 @@ mod tests {
     #[test]
     fn a_build_names_target_compiler_and_linker() {
         let zig = Compiler { program: "/zig-cc".to_owned(), linker: Some("rust-lld") };
-        let line = step("ondeck-agent", AGENT_FEATURES, LINUX[1], &zig).to_string();
+        let line = step(AGENT, AGENT_FEATURES, LINUX[1], &zig).to_string();
         assert_eq!(
             line,
             "CC_aarch64_unknown_linux_musl=/zig-cc \
-             CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld cargo build --release --locked \
+             CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld \
+             CARGO_PROFILE_RELEASE_OPT_LEVEL=z cargo build --release --locked \
              --target aarch64-unknown-linux-musl --package ondeck --no-default-features --features \
              aws,github,local"
         );
