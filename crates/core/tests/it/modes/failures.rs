@@ -492,7 +492,9 @@ async fn a_machine_that_refresh_has_given_up_is_not_registered_and_costs_no_warm
     assert_eq!((given_up.state, given_up.run), (State::Terminated, None));
     harness.idle("i-b", "c6i.large").await;
     let outcome = harness.provision(&request("1", 2)).await;
-    assert_eq!(outcome.failure.unwrap().kind, FailureKind::NotReady);
+    let failure = outcome.failure.unwrap();
+    assert_eq!(failure.kind, FailureKind::NotReady);
+    assert!(failure.hint.starts_with("retry: "), "{failure:?}");
     assert_eq!((outcome.terminated, outcome.returned), (vec![], vec![id("i-b")]));
     assert_reusable(&harness, &["i-b"], "after the failure").await;
 }

@@ -165,6 +165,9 @@ async fn intend(
     Ok(intent)
 }
 
+const CONTRADICTION: &str = "see ondeck explain for what else has written the record; retry";
+const HELD_UP: &str = "retry: refresh terminated the machine while this provision was held up";
+
 async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failure> {
     let plane = attempt.plane;
     attempt.holdings.about_to_touch(&machine.id);
@@ -189,9 +192,11 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
                 attempt.holdings.adopt(running, plane.clock.steady());
                 return Ok(());
             }
-            let is_abandoned = refused.found.as_ref().is_some_and(is_abandoned);
-            let kind = if is_abandoned { FailureKind::NotReady } else { FailureKind::Unexpected };
-            Err(Failure::new(kind, refused.to_string()))
+            if refused.found.as_ref().is_some_and(is_abandoned) {
+                let message = format!("machine {} was taken for an orphan: {refused}", machine.id);
+                return Err(Failure::new(FailureKind::NotReady, message).hint(HELD_UP));
+            }
+            Err(Failure::new(FailureKind::Unexpected, refused.to_string()).hint(CONTRADICTION))
         }
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }
