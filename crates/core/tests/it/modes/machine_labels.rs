@@ -15,7 +15,7 @@ use ondeck_core::ports::AgentStore;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::MachineDefect;
 
-use super::harness::{Harness, id, names, request, run};
+use super::harness::{Harness, id, label, names, request, run};
 
 /// Long enough for an agent to register its idle machine.
 const SOON: Duration = Duration::from_secs(3);
@@ -488,6 +488,36 @@ async fn a_rescue_that_serves_one_label_of_two_says_so() {
     assert_eq!(refreshed.rescued.len(), 1, "{:?}", refreshed.warnings);
     assert_eq!(refreshed.stranded, []);
     let told = "run 1 was given 1 of 2 machines: ";
+    assert!(refreshed.warnings.iter().any(|it| it.starts_with(told)), "{:?}", refreshed.warnings);
+}
+
+/// There is no room for the machine of one label, and that of the other never registers. Each attempt costs a
+/// machine, so the next one waits.
+#[tokio::test]
+async fn a_rescue_backs_off_if_one_part_has_reached_machines() {
+    let harness = pool(&[("max-machines", "2")]).await;
+    let first = harness.provision(&request("1", 2)).await;
+    let old: Vec<MachineLabel> =
+        labels(&first).into_iter().map(|label| MachineLabel::new(label).unwrap()).collect();
+    harness.release("1").await;
+    for given in &first.instances {
+        harness.memory.compute.kill(&given.id);
+    }
+    harness.sleep(Duration::from_secs(60)).await;
+    harness.refresh_with(&[("max-machines", "1")]).await;
+    for n in 0..20 {
+        harness.make_defective(&format!("i-{n:04}"), MachineDefect::CannotRegister);
+    }
+    for label in old {
+        harness.memory.forge.queue_job_for_machine(run("1"), label);
+    }
+    let before = harness.memory.compute.terminated().len();
+    let refreshed = harness.refresh().await;
+    assert_eq!((refreshed.stranded, refreshed.rescued), (vec![label("1")], vec![]));
+    assert_eq!(harness.memory.compute.terminated().len(), before + 1);
+    let refreshed = harness.refresh().await;
+    assert_eq!(harness.memory.compute.terminated().len(), before + 1, "{:?}", refreshed.warnings);
+    let told = "run 1 was not rescued in 1 attempts";
     assert!(refreshed.warnings.iter().any(|it| it.starts_with(told)), "{:?}", refreshed.warnings);
 }
 

@@ -14,7 +14,7 @@ use crate::model::label::Label;
 use crate::model::machine_label::MachineLabel;
 use crate::model::settings::{Rescue, Settings};
 use crate::modes::plane::{Plane, readable};
-use crate::modes::provision::{self, MachineSource, Request, provision};
+use crate::modes::provision::{self, MachineSource, PoolSearch, Request, provision};
 use crate::modes::refresh::Outcome;
 use crate::modes::refresh::limit::{self, Limit};
 use crate::ports::{PortResult, WaitingJobs};
@@ -121,8 +121,8 @@ impl Rescuer<'_> {
     }
 
     /// Provisions what is missing: one machine for each label of a machine, and the rest together. Returns
-    /// the outcome of one that has failed, if there is one, with the machines that others have given the
-    /// run.
+    /// the outcome that says most about the next attempt ([`weight`]), with the machines that others have
+    /// given the run.
     async fn provision(&self, demand: &Demand, missing: Wanted) -> provision::Outcome {
         let leaves_new = self.limit.is_some();
         let plain = (missing.jobs > 0).then(|| demand.again(missing.jobs));
@@ -135,8 +135,11 @@ impl Rescuer<'_> {
         let provisions = requests.iter().map(|request| provision(self.plane, request, self.stop));
         let mut outcomes = join_all(provisions).await;
         let requested = outcomes.iter().map(|outcome| outcome.requested).sum();
-        let failed = outcomes.iter().position(|outcome| outcome.failure.is_some());
-        let mut worst = outcomes.swap_remove(failed.unwrap_or(0));
+        let heaviest = (0..outcomes.len()).max_by_key(|at| {
+            let part = &outcomes[*at];
+            weight(part.failure.as_ref(), &part.search)
+        });
+        let mut worst = outcomes.swap_remove(heaviest.unwrap_or(0));
         worst.requested = requested;
         for other in outcomes {
             worst.kept.extend(other.kept);
@@ -167,21 +170,13 @@ impl Rescuer<'_> {
             outcome.rescued.push(label);
             return Ok(());
         };
-        if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) {
+        if is_told_to_stop(&failure) {
             self.give_back(leased, demand).await;
             return Err(failure);
         }
-        // Each attempt claims idle machines and returns them, or launches new ones. Only a request
-        // that is refused as it stands reaches no machine: it is tried again as soon as the operator
-        // has corrected the settings.
-        let refused_as_it_stands =
-            failure.kind == FailureKind::InvalidInput && !provisioned.search.asked;
-        // Nor does one for which there is no room, unless it found idle machines.
-        let has_no_room = matches!(failure.kind, FailureKind::AtCeiling | FailureKind::AtSpendCap);
-        let no_room = has_no_room && provisioned.search.claimed == 0;
-        let next = match refused_as_it_stands || no_room {
-            true => demand,
-            false => demand.failed_again(self.plane.now()),
+        let next = match reaches_machines(&failure, &provisioned.search) {
+            true => demand.failed_again(self.plane.now()),
+            false => demand,
         };
         self.give_back(leased, next).await;
         if provisioned.kept.is_empty() {
@@ -243,6 +238,60 @@ impl Rescuer<'_> {
         if let Err(error) = stored {
             let label = leased.label();
             tracing::warn!(%label, "the result of its rescue was not stored: {error}");
+        }
+    }
+}
+
+/// What a part of a rescue says about the next attempt: one that was told to stop ends the refresh, and after
+/// one that has reached machines the next attempt waits. Other failures weigh more than success.
+fn weight(failure: Option<&Failure>, search: &PoolSearch) -> u8 {
+    match failure {
+        None => 0,
+        Some(failure) if is_told_to_stop(failure) => 3,
+        Some(failure) if reaches_machines(failure, search) => 2,
+        Some(_) => 1,
+    }
+}
+
+fn is_told_to_stop(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped)
+}
+
+/// Whether the attempt may have claimed idle machines, which return, or launched new ones. A request that is
+/// refused as it stands reaches no machine: it is tried again as soon as the operator has corrected the
+/// settings. Nor does one for which there is no room, unless it found idle machines.
+fn reaches_machines(failure: &Failure, search: &PoolSearch) -> bool {
+    match failure.kind {
+        FailureKind::InvalidInput => search.asked,
+        FailureKind::AtCeiling | FailureKind::AtSpendCap => search.claimed > 0,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_that_has_reached_machines_decides_when_a_rescue_is_tried_again() {
+        let (nothing, asked) =
+            (PoolSearch::default(), PoolSearch { asked: true, ..PoolSearch::default() });
+        let claimed = PoolSearch { claimed: 1, ..asked.clone() };
+        for (kind, search, weighs) in [
+            (None, &claimed, 0),
+            (Some(FailureKind::InvalidInput), &nothing, 1),
+            (Some(FailureKind::AtCeiling), &asked, 1),
+            (Some(FailureKind::AtSpendCap), &asked, 1),
+            (Some(FailureKind::InvalidInput), &asked, 2),
+            (Some(FailureKind::AtCeiling), &claimed, 2),
+            (Some(FailureKind::AtSpendCap), &claimed, 2),
+            (Some(FailureKind::NotReady), &nothing, 2),
+            (Some(FailureKind::Unavailable), &nothing, 2),
+            (Some(FailureKind::Interrupted), &nothing, 3),
+            (Some(FailureKind::Stopped), &claimed, 3),
+        ] {
+            let failure = kind.map(|kind| Failure::new(kind, "failed"));
+            assert_eq!(weight(failure.as_ref(), search), weighs, "{kind:?} {search:?}");
         }
     }
 }
