@@ -26,6 +26,7 @@ use std::time::Duration;
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::model::label::Label;
+use ondeck_core::model::machine_label::RequestedLabel;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
@@ -145,6 +146,8 @@ pub(crate) struct Audit {
     asked_by_runs: BTreeMap<RunId, Vec<Ask>>,
     /// Runs that have completed: since when, and after how many refreshes they still had machines.
     completed: BTreeMap<RunId, (Timestamp, u32)>,
+    /// The runs of which a refresh has read that jobs wait for a label of the run.
+    waiting_for_run_label: BTreeSet<(Pid, RunId)>,
     reruns: Reruns,
     labels: Labels,
     economy: Economy,
@@ -172,7 +175,7 @@ pub(crate) struct Audit {
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
     last_refresh: Option<(Timestamp, Timestamp)>,
-    /// Machines whose launchers began when there was no ceiling, and when they were launched.
+    /// Machines whose launchers began when no ceiling limited their class, and when they were launched.
     launched_unaware: BTreeMap<InstanceId, Timestamp>,
     /// The day for which each launch was reserved that may cost money.
     reserved_days: BTreeMap<IntentId, Timestamp>,
@@ -205,6 +208,8 @@ pub(crate) struct Audit {
     is_spared: bool,
     /// Whether calls and queues work, so that what is announced is found.
     is_quiet: bool,
+    /// Machines whose agents may have missed a registration because they knew other times.
+    unaware_of_times: BTreeSet<InstanceId>,
     /// When agents looked at their records in vain, because the store refuses them.
     refused_looks: BTreeMap<Pid, Vec<Timestamp>>,
     /// Whether expiring a machine before its threshold violates an invariant.
@@ -303,6 +308,7 @@ impl Audit {
                 self.running_since.insert(after.id.clone(), now);
             }
             Transition::GiveBack => {
+                self.given_back_unaware(&after.id);
                 self.idle_since.insert(after.id.clone(), now);
                 self.given_back.insert((by, after.id.clone()));
             }
@@ -389,17 +395,11 @@ impl Audit {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
             self.violated(Invariant::IntentFirst, how);
         }
-        // A refresh rescues a run under one label after the other.
-        let of_all_labels = match self.is_refresh(by) {
-            true => self.asked_under_all_labels(&order.run),
-            false => None,
-        };
-        // It also gives the run one machine for each of the labels of machines that it was given.
-        let named = if self.is_refresh(by) { self.machine_labels_of(&order.run) } else { 0 };
+        let may_rescue = self.is_refresh(by).then(|| self.may_rescue(by, &order.run)).flatten();
         let ordered = self.launched.entry((by, limits::ordered_for(order))).or_default();
         // The first order is for all machines of the run, later ones for those still missing.
         if ordered.intents.is_empty() {
-            ordered.wanted = of_all_labels.unwrap_or(order.count as usize).max(named);
+            ordered.wanted = may_rescue.unwrap_or(order.count as usize);
         }
         let asked = ordered.launched.len() + order.count as usize;
         let too_many = ordered.intents.insert(order.intent.clone()) && asked > ordered.wanted;
@@ -528,9 +528,9 @@ impl Audit {
             return;
         }
         for id in machines.alive() {
-            let Some(owner) = self.records.get(&id).and_then(Record::label) else {
-                continue;
-            };
+            let Some(record) = self.records.get(&id) else { continue };
+            let Some(owner) = record.label() else { continue };
+            let has_own_label = record.requested != RequestedLabel::OfRun;
             let Some(view) = machines.view(&id) else { continue };
             if let Some(until) = self.by_hand.get(&id).copied() {
                 let named = view.seat.as_ref().and_then(|seat| seat.owner.as_ref());
@@ -545,7 +545,10 @@ impl Audit {
                 (Invariant::Label, &view.label),
                 (Invariant::ServesOwner, &view.serving),
             ] {
-                if let Some(other) = has.as_ref().filter(|has| !labels::fits(has, &owner, &view)) {
+                // Any job of a run may name the label of its machine.
+                let is_named = has_own_label || view.seat.is_some();
+                let fits = |has: &&Label| **has == owner || is_named && has.run == owner.run;
+                if let Some(other) = has.as_ref().filter(|has| !fits(has)) {
                     let how = format!("{id} belongs to {owner}, and works for {other}");
                     self.violated(invariant, how);
                 }

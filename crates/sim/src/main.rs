@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Judge, Plan, SCENES, ScaleOptions, Scenario, Scene, explore, grouped, play,
-    play_scale, play_seeds, readable_journal, shrink, sweep, violation_report,
+    CallFault, Case, History, Judge, Plan, SCENES, ScaleOptions, Scenario, Scene, explore, grouped,
+    play, play_scale, play_seeds, readable_journal, shrink, sweep, violation_report,
 };
 
 const HELP: &str = "\
@@ -18,6 +18,7 @@ Usage: cargo xtask sim [OPTIONS]
                   with --seeds 0, play only these
   --violations N  stop after N seeds that violate an invariant (default 5)
   --seed SEED     play one history and print it; if it violates an invariant, shrink it first
+  --whole         with --seed, print every event whole, also reads and heartbeats
   --exhaustive    explore every history of the small scenes instead of playing seeds
   --scene NAME    explore only this scene
   --brief         explore only the scenes that take seconds
@@ -43,6 +44,7 @@ struct Options {
     from: u64,
     fresh: u64,
     one: Option<u64>,
+    whole: bool,
     violations: usize,
     exhaustive: bool,
     brief: bool,
@@ -68,7 +70,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(seed) = options.one {
-        return replay(seed);
+        return replay(seed, options.whole);
     }
     if options.judge {
         return run_judge(&options);
@@ -106,6 +108,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--from" => options.from = number()?,
             "--fresh" => options.fresh = number()?,
             "--seed" => options.one = Some(number()?),
+            "--whole" => options.whole = true,
             "--violations" => options.violations = usize::try_from(number()?).unwrap_or(5),
             "--exhaustive" => options.exhaustive = true,
             "--brief" => {
@@ -163,7 +166,7 @@ fn play_range(from: u64, count: u64, max_violations: usize) -> bool {
     println!("  {:<16} {:.1} s", "took", started.elapsed().as_secs_f64());
     println!("  {:<16} {}", "violations", grouped(played.violations.len() as u64));
     if let Some((seed, history)) = played.violations.first() {
-        show(*seed, history);
+        print!("{}", shrunk_report(*seed, history).0);
     }
     for (seed, history) in played.violations.iter().skip(1) {
         let words = history.violation.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -172,20 +175,31 @@ fn play_range(from: u64, count: u64, max_violations: usize) -> bool {
     played.violations.is_empty()
 }
 
-fn show(seed: u64, history: &ondeck_sim::History) {
-    let Some(violation) = &history.violation else { return };
+/// What a violation consists of, and the journal of the shrunk history that it is about.
+fn shrunk_report(seed: u64, history: &History) -> (String, Vec<String>) {
+    let Some(violation) = &history.violation else { return <(String, Vec<String>)>::default() };
     let shrunk = shrink(&Plan::of(seed), violation.invariant);
-    print!("\n{}", violation_report(seed, history, &shrunk));
+    (format!("\n{}", violation_report(seed, history, &shrunk)), shrunk.history.journal)
 }
 
-fn replay(seed: u64) -> ExitCode {
+fn replay(seed: u64, whole: bool) -> ExitCode {
     let history = play(&Plan::of(seed), true);
-    if history.violation.is_some() {
-        show(seed, &history);
-        return ExitCode::from(VIOLATED);
-    }
-    for line in readable_journal(&history.journal) {
+    let violates = history.violation.is_some();
+    let (report, journal) = match violates {
+        true => shrunk_report(seed, &history),
+        false => (String::new(), history.journal),
+    };
+    print!("{report}");
+    let lines = match (whole, violates) {
+        (true, _) => journal,
+        (false, true) => Vec::new(),
+        (false, false) => readable_journal(&journal),
+    };
+    for line in lines {
         println!("{line}");
+    }
+    if violates {
+        return ExitCode::from(VIOLATED);
     }
     println!("{} events, no invariant violated", grouped(history.steps));
     ExitCode::SUCCESS

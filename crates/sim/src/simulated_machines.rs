@@ -284,11 +284,14 @@ impl SimulatedMachines {
     pub(crate) fn register(&mut self, id: &InstanceId, label: &Label, now: Micros) {
         self.changed = true;
         let Some(machine) = self.machines.get_mut(id) else { return };
-        machine.condition.registered = Some((label.clone(), now));
+        // One that its agent has given up meanwhile may still be listed, beside the runner that follows it.
         let online = machine.serving.as_ref() == Some(label);
-        machine.condition.own_label = None;
-        self.remove_own(id);
-        self.runners.retain(|runner| runner.instance != *id);
+        if online {
+            machine.condition.registered = Some((label.clone(), now));
+            machine.condition.own_label = None;
+            self.remove_own(id);
+            self.runners.retain(|runner| runner.instance != *id);
+        }
         self.registrations += 1;
         let name = format!("{id}-{}", self.registrations);
         self.runners.push(Runner { name, instance: id.clone(), label: label.clone(), online });

@@ -1,6 +1,7 @@
 //! Which machines are healthy, by the truth of the world, and must not be given up.
 
 use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::refresh;
@@ -39,11 +40,13 @@ impl Audit {
             && !self.is_refresh(by)
             && (!self.provisions.contains_key(&by)
                 || released.is_some_and(|at| began < *at + self.index_lag));
-        // A run that gets machines of its own has used this one before it gave it back.
+        // A run that gets machines of its own has used this one before it gave it back, or one that
+        // asks for its own would get a machine that counts as unused.
         let last_run = self.owned_since.get(&before.id).map(|(run, _)| run);
         let is_used_up = before.state == State::Idle
             && condition.is_some_and(|it| it.has_worked)
-            && last_run.is_some_and(|run| self.asks_for_own_machines(run));
+            && (before.counts.runs == 0
+                || last_run.is_some_and(|run| self.asks_for_own_machines(run)));
         // A process whose clock is behind does not see yet that another has expired it.
         let is_expired = before.threshold.is_some_and(|threshold| threshold <= before.updated_at);
         // An operator wants it to leave.
@@ -60,6 +63,17 @@ impl Audit {
             self.violated(invariant, how);
         } else if self.is_spared && self.is_healthy(before, condition) {
             self.violated(Invariant::Spared, how);
+        }
+    }
+
+    /// A claimed machine was given back. If the time for its registration was changed shortly before the
+    /// claim, its agent, whose wake-up was lost, may have looked by the old settings, too late.
+    pub(super) fn given_back_unaware(&mut self, id: &InstanceId) {
+        let Some((_, claimed)) = self.owned_since.get(id) else { return };
+        let times =
+            self.texts_since("claim-registration-timeout-sec", claimed.before(self.looks_within));
+        if times.iter().any(|time| *time != times[0]) {
+            self.unaware_of_times.insert(id.clone());
         }
     }
 
@@ -116,12 +130,13 @@ impl Audit {
         let (Some(condition), Some(since)) = (condition, self.changed_at.get(&record.id)) else {
             return false;
         };
+        let unaware = u32::from(self.unaware_of_times.contains(&record.id));
         record.state != State::Created
             && !self.touched_by_hand.contains(&record.id)
             && !condition.is_broken
             && condition.notice_at.is_none()
             && condition.last_beat.is_some()
-            && condition.slow_registrations < MISSED_REGISTRATIONS
+            && condition.slow_registrations + unaware < MISSED_REGISTRATIONS
             && timestamp(condition.troubled_until) < *since
     }
 }

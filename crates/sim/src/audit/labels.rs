@@ -137,7 +137,9 @@ impl Audit {
             Some(record) if has_left(record, status) => None,
             _ => last,
         };
-        if owner != Some(&job.run) {
+        // The operator has given it to another run, and its agent may not know yet.
+        let is_taken_by_hand = self.touched_by_hand.contains(id) && last == Some(&job.run);
+        if owner != Some(&job.run) && !is_taken_by_hand {
             let how = format!("{id} belongs to {owner:?}, and lets in a job of {job}");
             self.violated(Invariant::Job, how);
         }
@@ -408,9 +410,4 @@ fn has_left(record: &Record, status: &AgentStatus) -> bool {
     let report = status.report.as_ref();
     record.state == State::Idle
         && report.is_some_and(|report| report.is_free_in(record.counts.generation, None))
-}
-
-/// Whether what a machine works for is its owner's. Any job of a run may name the label of its machine.
-pub(super) fn fits(has: &Label, owner: &Label, machine: &MachineView) -> bool {
-    has == owner || machine.seat.is_some() && has.run == owner.run
 }

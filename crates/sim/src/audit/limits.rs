@@ -61,10 +61,13 @@ impl Audit {
     pub(crate) fn within_ceiling(&mut self, by: Pid, launched: &[Machine], machines: &[Machine]) {
         let Some(began) = self.began(by).filter(|_| !launched.is_empty()) else { return };
         let ceilings = self.texts_since("max-machines", began);
-        if ceilings.iter().any(String::is_empty) {
-            let unaware = launched.iter().map(|machine| (machine.id.clone(), machine.launched_at));
-            self.launched_unaware.extend(unaware);
-        }
+        let is_unaware = |machine: &&Machine| {
+            let class = machine.spec.resource_class.as_str();
+            ceilings.iter().any(|ceiling| !has_ceiling_for(ceiling, class))
+        };
+        let unaware = launched.iter().filter(is_unaware);
+        let unaware = unaware.map(|machine| (machine.id.clone(), machine.launched_at));
+        self.launched_unaware.extend(unaware);
         let refreshed = self.last_refresh.map(|(began, _)| began.before(self.index_lag + SKEW));
         let is_known = |machine: &Machine| {
             let launched = self.launched_unaware.get(&machine.id);
@@ -195,8 +198,9 @@ impl Audit {
         let text = settings.get("min-idle").cloned().unwrap_or_default();
         let (from, to) = (began.before(SKEW), now + SKEW);
         for kept in kept(&text).iter().filter(|kept| kept.holds_throughout(from, to)) {
+            // The refresh may have looked at its beginning, and taken long for another machine.
             let stays = |record: &&Record| {
-                let left = record.threshold.map_or(Duration::ZERO, |until| until.since(now));
+                let left = record.threshold.map_or(Duration::ZERO, |until| until.since(began));
                 left + SKEW >= idle_time.max(LEAST_KEPT) / 2
             };
             let staying = self.idle(kept, began, now).into_iter().filter(stays).count();

@@ -10,7 +10,9 @@ use ondeck_core::model::machine_label::MachineLabel;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::refresh;
+use ondeck_core::ports::WaitingJobs;
 
+use super::limits::KEPT_FOR;
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::{Pid, timestamp};
 use crate::plan::{Ask, spans};
@@ -234,15 +236,31 @@ impl Audit {
         asks.filter(move |ask| ask.label(&label.run) == *label)
     }
 
-    /// How many machines a run has asked for, if it has asked under several labels.
-    pub(super) fn asked_under_all_labels(&self, run: &RunId) -> Option<usize> {
+    /// A refresh has read which jobs of a run wait, which decides what it may give the run.
+    pub(crate) fn sees_waiting(&mut self, by: Pid, run: &RunId, waiting: &WaitingJobs) {
+        if !waiting.labels.is_empty() {
+            self.waiting_for_run_label.insert((by, run.clone()));
+        }
+    }
+
+    /// How many machines a refresh may launch for a run that has asked under several labels, or that was
+    /// given labels of machines: one for each of these, and, if jobs wait for a label of the run, what
+    /// the run has asked for. `None` for all others.
+    pub(super) fn may_rescue(&self, by: Pid, run: &RunId) -> Option<usize> {
         let mut most: BTreeMap<Option<&str>, u32> = BTreeMap::new();
         for ask in self.asked_by_runs.get(run).into_iter().flatten() {
             let count = most.entry(ask.suffix).or_default();
             *count = ask.count.max(*count);
         }
-        let all = most.values().sum::<u32>();
-        (most.len() > 1).then(|| usize::try_from(all).unwrap_or(usize::MAX))
+        let named = self.machine_labels_of(run);
+        // Its own runs ask for no label.
+        let is_own = run.as_str().starts_with(KEPT_FOR);
+        if is_own || most.len() <= 1 && named == 0 {
+            return None;
+        }
+        let waits = self.waiting_for_run_label.contains(&(by, run.clone()));
+        let all = if waits { most.values().sum::<u32>() } else { 0 };
+        Some(named.saturating_add(usize::try_from(all).unwrap_or(usize::MAX)))
     }
 
     /// Whether refresh may and can give the run another machine under this label.

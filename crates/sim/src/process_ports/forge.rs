@@ -8,7 +8,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{
-    FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
+    FailedJob, Forge, ListedRunner, OpenRun, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
     RunStatus, WaitingJobs,
 };
 
@@ -109,11 +109,18 @@ impl Forge for ProcessPorts {
             return Ok(OpenRuns::default());
         }
         let (world, lists_waiting_jobs) = (self.world.clone(), self.policy.lists_waiting_jobs);
-        let (limit, is_another) = (self.limit(), self.has_another_forge());
+        let (limit, is_another, by) = (self.limit(), self.has_another_forge(), self.pid);
         let ask = move || match &limit {
             Some(limit) => Err(limit.clone()),
             None if is_another => Ok(OpenRuns::default()),
-            None => Ok(world.machines().open_runs(lists_waiting_jobs)),
+            None => {
+                let open = world.machines().open_runs(lists_waiting_jobs);
+                for OpenRun { run, waiting } in &open.runs {
+                    let waiting = waiting.iter();
+                    waiting.for_each(|waiting| world.audit().sees_waiting(by, run, waiting));
+                }
+                Ok(open)
+            }
         };
         self.call("forge", "open runs", String::new, ask).await
     }
@@ -123,10 +130,14 @@ impl Forge for ProcessPorts {
             return Ok(WaitingJobs::new());
         }
         let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
-        let limit = self.limit();
+        let (limit, by) = (self.limit(), self.pid);
         let ask = move || match &limit {
             Some(limit) => Err(limit.clone()),
-            None => Ok(world.machines().waiting_jobs(&run)),
+            None => {
+                let waiting = world.machines().waiting_jobs(&run);
+                world.audit().sees_waiting(by, &run, &waiting);
+                Ok(waiting)
+            }
         };
         self.call("forge", "waiting jobs", move || shown.to_string(), ask).await
     }

@@ -22,7 +22,7 @@ fn second(second: u64) -> Timestamp {
     timestamp(second * SECOND)
 }
 
-fn own(digit: char) -> MachineLabel {
+pub(super) fn own(digit: char) -> MachineLabel {
     MachineLabel::new(format!("m{}", digit.to_string().repeat(32))).unwrap()
 }
 
@@ -103,6 +103,15 @@ fn a_job_is_let_in_only_by_its_own_run() {
         audit.let_in(&id(), &job("a"), &silent);
     });
     assert_eq!(never_owned, violated, "no run has had it");
+    let by_hand = |of: &str| {
+        after(|audit| {
+            audit.owned_since.insert(id(), (run("a"), second(1)));
+            audit.reassigned_by_hand(&record(State::Running, "hand", Some(60)), second(2));
+            audit.let_in(&id(), &job(of), &silent);
+        })
+    };
+    assert_eq!(by_hand("a"), None, "the operator has just taken it from this run");
+    assert_eq!(by_hand("b"), violated, "neither the operator nor the store gave it to this run");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::reuse::Reuse;
 use ondeck_core::modes::refresh;
+use ondeck_core::ports::WaitingJobs;
 
+use super::labels::own;
 use super::*;
 use crate::kernel::timestamp;
 
@@ -257,15 +259,24 @@ fn a_machine_works_under_the_label_of_its_record() {
 
 #[test]
 fn a_refresh_may_launch_what_the_run_asked_for_under_all_labels() {
-    let asked = |asks: &[(Option<&'static str>, u32)]| {
+    let may = |asks: &[(Option<&'static str>, u32)], named: &[char], waits: bool| {
         let mut audit = Audit::default();
         let ask = |(suffix, count): &(_, u32)| Ask { suffix: *suffix, ..Ask::of(*count) };
         audit.asked_by_runs.insert(run("a"), asks.iter().map(ask).collect());
-        audit.asked_under_all_labels(&run("a"))
+        for digit in named {
+            audit.names_owner(&id(), (&own(*digit), 1), &run("a"));
+        }
+        let jobs = waits.then(|| (Label::from(&run("a")), 1));
+        let waiting = WaitingJobs { labels: jobs.into_iter().collect(), ..WaitingJobs::new() };
+        audit.sees_waiting(Pid(7), &run("a"), &waiting);
+        audit.may_rescue(Pid(7), &run("a"))
     };
-    assert_eq!(asked(&[(None, 2)]), None);
-    assert_eq!(asked(&[(Some("build"), 2), (Some("build"), 1)]), None, "one label");
-    assert_eq!(asked(&[(Some("build"), 2), (Some("tests"), 3), (Some("build"), 1)]), Some(5));
+    assert_eq!(may(&[(None, 2)], &[], true), None);
+    assert_eq!(may(&[(Some("build"), 2), (Some("build"), 1)], &[], true), None, "one label");
+    let asks = [(Some("build"), 2), (Some("tests"), 3), (Some("build"), 1)];
+    assert_eq!(may(&asks, &[], true), Some(5));
+    assert_eq!(may(&[(None, 2)], &['4', '5'], false), Some(2), "one for each of their labels");
+    assert_eq!(may(&[(None, 2)], &['4', '5'], true), Some(4), "some jobs wait for the run's label");
 }
 
 #[test]
