@@ -142,7 +142,14 @@ impl Agent {
         };
         let registered = match takes_jobs() {
             Ok(()) => match select(over.as_mut(), pin!(registration)).await {
-                Either::Left(((), _)) => return,
+                Either::Left(((), _)) => {
+                    // The runner listens before its registration has ended.
+                    if self.runner.is_busy() {
+                        let ended = self.finish_job(memory, label, assignment.runs_before);
+                        select(pin!(ended), pin!(self.keep_working(memory, label))).await;
+                    }
+                    return;
+                }
                 Either::Right((registered, _)) => registered.and_then(|()| takes_jobs()),
             },
             takes_none => takes_none,
@@ -271,7 +278,8 @@ impl Agent {
 
     /// Stops and deregisters the runner and cleans the machine. Returns the runner's account of the
     /// run. If this fails, the machine must not be used again. It also fails, before it cleans, if the
-    /// run has used the machine and asked for one of its own.
+    /// run has used the machine and asked for one of its own, or if the record counts no run although
+    /// the runner has had a job: a run that asks for a machine of its own would take it for unused.
     async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         // Together: a store out of reach does not keep the runner listening.
         let withdrawn = self.withdraw_for_sure(memory, "it leaves its run");
@@ -284,9 +292,12 @@ impl Agent {
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
         let account = self.runner.account().await;
         // Asked after the runner has stopped: until then it may take a job.
-        let has_worked = self.runner.has_worked() || assignment.may_have_worked;
-        if memory.is_used_up(has_worked) {
+        let has_worked = self.runner.has_worked();
+        if memory.is_used_up(has_worked || assignment.may_have_worked) {
             return Err(used_up(&account));
+        }
+        if has_worked && memory.counts_as_unused() {
+            return Err(format!("it had a job of a run that gave it back as unused; {account}"));
         }
         self.runner.clean().await.map_err(failed("the machine is not clean"))?;
         Ok(account)

@@ -56,6 +56,8 @@ enum Phase<'a> {
     Resting(BoxFuture<'a, ()>),
     Registering(BoxFuture<'a, Result<u32, String>>),
     Ready(BoxFuture<'a, String>),
+    /// It removes the runner, because the machine must take no job.
+    Removing(BoxFuture<'a, ()>),
 }
 
 /// What came of a phase.
@@ -63,6 +65,7 @@ enum Event {
     Rested,
     Registered(Result<u32, String>),
     Lapsed(String),
+    Removed,
 }
 
 impl Phase<'_> {
@@ -74,6 +77,10 @@ impl Phase<'_> {
             }
             Phase::Registering(attempt) => Event::Registered(attempt.await),
             Phase::Ready(lapse) => Event::Lapsed(lapse.await),
+            Phase::Removing(removal) => {
+                removal.await;
+                Event::Removed
+            }
         }
     }
 }
@@ -200,18 +207,20 @@ impl Agent {
 
     /// Begins the next phase and says what has changed. It may be dropped at any point.
     async fn follow<'a>(&'a self, memory: &Memory, idle: &mut Idle<'a>, event: Event) {
+        if matches!(event, Event::Removed) {
+            idle.may_be_listed = false;
+        }
         if let Some(why) = self.takes_no_job(memory) {
-            idle.phase = self.resting(memory.times().agent_poll_running);
+            idle.phase = match idle.may_be_listed {
+                true => Phase::Removing(Box::pin(self.remove_idle_runner())),
+                false => self.resting(memory.times().agent_poll_running),
+            };
             self.withdraw(memory, &why).await;
-            if idle.may_be_listed {
-                self.remove_idle_runner().await;
-                idle.may_be_listed = false;
-            }
             return;
         }
         let random = &*self.random;
         match event {
-            Event::Rested => {
+            Event::Rested | Event::Removed => {
                 idle.may_be_listed = true;
                 idle.began = self.clock.steady();
                 let label = idle.label.clone();
@@ -267,7 +276,8 @@ impl Agent {
     }
 
     /// The runner that is to serve the owner, or `None` if the owner wants its own label. One that is for
-    /// another generation, or has another label than the owner names, is removed first.
+    /// another generation, or has another label than the owner names, is removed first. A removal that is
+    /// under way is finished.
     async fn own_runner<'a>(
         &'a self,
         memory: &Memory,
@@ -287,6 +297,12 @@ impl Agent {
                 let under_way = match idle.phase {
                     Phase::Registering(attempt) => Some(attempt),
                     Phase::Resting(_) | Phase::Ready(_) => None,
+                    // The claim came just before the threshold. A removal that is cut off could still end
+                    // the listener that the run is given.
+                    Phase::Removing(removal) => {
+                        removal.await;
+                        None
+                    }
                 };
                 return Some(OwnRunner { label: idle.label, under_way, was_ready });
             }
@@ -318,7 +334,10 @@ impl Agent {
     /// `in_any_case`. A machine that cannot be cleaned serves no run any more, and this does not return.
     async fn leave_idle(&self, memory: &Memory, idle: Option<Idle<'_>>, in_any_case: bool) {
         let may_be_listed = idle.as_ref().is_some_and(|idle| idle.may_be_listed);
-        drop(idle);
+        match idle {
+            Some(Idle { phase: Phase::Removing(removal), .. }) => removal.await,
+            others => drop(others),
+        }
         if !may_be_listed && !in_any_case {
             return;
         }

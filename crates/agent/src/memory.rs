@@ -80,6 +80,8 @@ struct ExclusiveUse {
     is_asked_for: bool,
     /// Whether the record says that the run gave the machine back unused.
     is_given_back: bool,
+    /// Whether the record says so, and that no run has used the machine before.
+    counts_as_unused: bool,
     /// Whether the record still names the run, and another label than its runner is registered with.
     goes_on: bool,
 }
@@ -172,6 +174,8 @@ impl Memory {
         let owner = record.and_then(served_label).map(|label| label.run);
         inner.exclusive_use.goes_on = owner.is_some() && owner.as_ref() == served;
         inner.exclusive_use.is_given_back = is_given_back;
+        inner.exclusive_use.counts_as_unused =
+            is_given_back && record.is_some_and(|it| it.counts.runs == 0);
         inner.owes_report = true;
     }
 
@@ -192,6 +196,11 @@ impl Memory {
     pub(crate) fn is_used_up(&self, has_worked: bool) -> bool {
         let use_ = self.inner().exclusive_use;
         use_.is_asked_for && !use_.goes_on && (has_worked || !use_.is_given_back)
+    }
+
+    /// Whether a run that asks for a machine of its own may claim this one next.
+    pub(crate) fn counts_as_unused(&self) -> bool {
+        self.inner().exclusive_use.counts_as_unused
     }
 
     /// Remembers the generation of the record that ended the last run, or that was answered last.

@@ -118,6 +118,23 @@ async fn one_registration_serves_one_run() {
     assert_eq!(report.machine_label, Some(second.label));
 }
 
+/// The clock of the agent is ahead of that of the run's computer. A listener that has been told to stop
+/// must not end while the run relies on it.
+#[tokio::test]
+async fn a_claim_just_before_the_threshold_waits_for_the_removal_of_the_runner() {
+    let (harness, record) = idle(MachineDefect::StopsAfter(3 * SECOND)).await;
+    harness.sleep(3 * SECOND).await;
+    let first = harness.own().unwrap();
+    let soon = Some(harness.plane.now() + SECOND);
+    harness.put(Record { threshold: soon, ..record.clone() }).await;
+    assert_eq!(harness.own(), Some(first.clone()), "it is being stopped");
+    harness.put(claimed(&record, "1", RequestedLabel::OfMachine)).await;
+    harness.sleep(5 * SECOND).await;
+    let own = harness.own().unwrap();
+    assert_eq!((own.number, own.owner), (2, Some(run("1"))), "registered anew");
+    assert!(harness.status().await.report.unwrap().says(Signal::Registered, &label("1")));
+}
+
 /// What it has said is about an idle state that is over, so nothing waits for it to be withdrawn but the
 /// answer to the release.
 #[tokio::test]

@@ -212,3 +212,52 @@ async fn an_agent_that_starts_on_a_claimed_machine_takes_it_for_used() {
     let report = await_signal(&harness, Signal::DeregisterFailed, "1").await;
     assert!(report.used_up_by(&run("1")).is_some(), "{report:?}");
 }
+
+/// A run that asks for a machine of its own takes those that the record counts as unused.
+#[tokio::test]
+async fn a_machine_that_counts_as_unused_does_not_return_after_a_job() {
+    let had_job = MachineDefect::FinishesJobAfter(Duration::from_secs(1));
+    for (defect, runs, is_returned) in
+        [(MachineDefect::None, 0, true), (had_job, 0, false), (had_job, 1, true)]
+    {
+        let mut harness = Harness::with(&[]).await;
+        let idle = harness.boot_defective(defect, State::Idle, HOUR).await;
+        harness.sleep(Duration::from_secs(1)).await;
+        let always = |record| Record { reuse: Reuse::Always, ..record };
+        harness.memory.store.insert(always(exclusive(&idle, State::Claimed, "1", runs)));
+        await_signal(&harness, Signal::Registered, "1").await;
+        harness.memory.store.insert(always(exclusive(&idle, State::Idle, "", runs)));
+        let signal = if is_returned { Signal::Deregistered } else { Signal::DeregisterFailed };
+        let report = await_signal(&harness, signal, "1").await;
+        let why = "it had a job of a run that gave it back as unused; 2 jobs on i-a";
+        assert_eq!(report.detail, if is_returned { "2 jobs on i-a" } else { why }, "{defect:?}");
+    }
+}
+
+/// The machine is given back when its runner listens already, and has taken a job of the run.
+#[tokio::test]
+async fn a_job_that_came_before_the_end_of_the_registration_is_finished() {
+    let mut harness = Harness::with(&[]).await;
+    let defect = MachineDefect::TakesJobRegistering(Duration::from_secs(60));
+    let idle = harness.boot_defective(defect, State::Idle, HOUR).await;
+    harness.sleep(Duration::from_secs(1)).await;
+    let always = |record| Record { reuse: Reuse::Always, ..record };
+    harness.memory.store.insert(always(exclusive(&idle, State::Claimed, "1", 0)));
+    harness.sleep(Duration::from_secs(5)).await;
+    let given_back = always(exclusive(&idle, State::Idle, "", 0));
+    harness.memory.store.insert(given_back.clone());
+    let report = await_signal(&harness, Signal::Registered, "1").await;
+    assert!(report.is_held_for(&run("1")), "{report:?}");
+    harness.memory.store.insert(Record {
+        state: State::Running,
+        run: Some(run("1")),
+        counts: Counts { runs: 1, ..given_back.counts },
+        ..given_back
+    });
+    harness.sleep(Duration::from_secs(5)).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")), "{report:?}");
+    assert_eq!(report.detail, "", "it serves the run again");
+    harness.memory.store.insert(always(exclusive(&idle, State::Idle, "", 1)));
+    await_signal(&harness, Signal::Deregistered, "1").await;
+}

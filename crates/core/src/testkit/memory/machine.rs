@@ -78,6 +78,8 @@ pub enum MachineDefect {
     RegistersAfter(Duration),
     /// Registers after this time, and has a job from then on until it is stopped.
     TakesJobAfter(Duration),
+    /// Has a job at once, until it is stopped, while registering takes this long.
+    TakesJobRegistering(Duration),
     /// Registers after this time, and has a job that ends at once.
     FinishesJobAfter(Duration),
     CannotRegister,
@@ -164,6 +166,12 @@ impl Runner for MemoryMachine {
         match self.defect {
             MachineDefect::NeverRegisters => std::future::pending().await,
             MachineDefect::CannotRegister => Err("the token has expired".into()),
+            MachineDefect::TakesJobRegistering(span) => {
+                self.busy.store(true, Ordering::Relaxed);
+                self.worked.store(true, Ordering::Relaxed);
+                self.compute.clock().sleep(span).await;
+                Ok(())
+            }
             MachineDefect::DiesRegistering => {
                 self.compute.kill(&self.id);
                 std::future::pending().await
