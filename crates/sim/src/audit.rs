@@ -511,9 +511,19 @@ impl Audit {
             let how = format!("{id} terminated itself although it knew to be {}", known.state);
             self.violated(Invariant::StoreFirst, how);
         }
-        let terminated = known.is_some_and(|known| known.state == State::Terminated);
+        let terminated = known.as_ref().is_some_and(|known| known.state == State::Terminated);
         let within = self.asked_within();
-        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + within);
+        // One that was stopped after it had asked, when its time was up already, goes by the answer.
+        let graces =
+            self.settings.iter().map(|(_, settings)| settings.times.self_termination_grace);
+        let grace = graces.max().unwrap_or_default();
+        let was_due = |asked: Micros| {
+            let then = clock.before(Duration::from_micros(now.saturating_sub(asked)));
+            let until = known.as_ref().and_then(|known| known.threshold);
+            until.is_some_and(|until| until + grace <= then)
+        };
+        let asked = self.asked.get(&agent).copied();
+        let asked = asked.is_some_and(|asked| now <= asked + within || was_due(asked));
         if !terminated && !asked {
             let how = format!("{id} terminated itself without asking the store");
             self.violated(Invariant::StoreFirst, how);

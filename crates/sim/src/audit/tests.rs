@@ -272,6 +272,7 @@ fn an_agent_asks_before_it_terminates_its_machine() {
     let violated = Some(Invariant::StoreFirst);
     assert_eq!(terminated_itself(20, 20, None), None, "it has waited for an answer");
     assert_eq!(terminated_itself(20, 19, None), violated, "too long ago");
+    assert_eq!(terminated_itself(9, 10, None), None, "its time was up when it asked");
     let never_asked = after(|audit| audit.terminated_itself(Pid(1), &id(), (30, at(30))));
     assert_eq!(never_asked, violated);
     let terminated = after(|audit| {
