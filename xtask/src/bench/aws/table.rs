@@ -97,7 +97,8 @@ fn shown(bound: Bound, value: f64) -> String {
     match bound {
         Bound::Time { .. } | Bound::TimeOverOutside { .. } => millis(value),
         Bound::Calls { .. } => format!("{value:.0} calls"),
-        Bound::Figure { unit, .. } => format!("{value:.2}{unit}"),
+        // What is rounded to nothing has no sign.
+        Bound::Figure { unit, .. } => format!("{:.2}{unit}", (value * 100.0).round() / 100.0 + 0.0),
         Bound::Rate { .. } => thousands(value),
     }
 }
