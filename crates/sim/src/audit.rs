@@ -504,9 +504,10 @@ impl Audit {
             answers.iter().rfind(|(at, _)| *at <= now).and_then(|(_, record)| record.clone())
         };
         let known = self.answers.get(&agent).and_then(arrived);
+        // Another process, whose clock is ahead, may have expired it meanwhile.
         if let Some(known) = &known
             && known.state.is_live()
-            && known.threshold.is_some_and(|threshold| threshold > clock)
+            && known.threshold.is_some_and(|until| until > clock.max(known.updated_at))
         {
             let how = format!("{id} terminated itself although it knew to be {}", known.state);
             self.violated(Invariant::StoreFirst, how);
