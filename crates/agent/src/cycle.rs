@@ -210,6 +210,8 @@ impl Agent {
                 return;
             }
             if record.state != State::Idle || Some(record.counts.runs) != runs {
+                // The run may have had the machine again meanwhile, and may be over.
+                memory.end_use(Some(&record));
                 return;
             }
             if !told {
