@@ -674,6 +674,24 @@ locals {
         }
       },
       {
+        "Sid" : "KeepMachines",
+        "Effect" : "Allow",
+        "Action" : "dynamodb:UpdateItem",
+        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
+        "Condition" : {
+          "ForAllValues:StringLike" : {
+            "dynamodb:LeadingKeys" : ["RUN#*"]
+          },
+          "ForAllValues:StringEquals" : {
+            "dynamodb:Attributes" : ["PK", "SK", "instances", "updatedAt", "ttl"]
+          },
+          "Null" : {
+            "dynamodb:LeadingKeys" : "false",
+            "dynamodb:Attributes" : "false"
+          }
+        }
+      },
+      {
         "Sid" : "WriteEvents",
         "Effect" : "Allow",
         "Action" : "dynamodb:BatchWriteItem",
