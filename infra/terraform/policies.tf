@@ -668,27 +668,9 @@ locals {
         "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
         "Condition" : {
           "ForAllValues:StringLike" : {
-            "dynamodb:LeadingKeys" : ["INSTANCE#*"]
+            "dynamodb:LeadingKeys" : ["INSTANCE#*", "RUN#*"]
           },
           "Null" : { "dynamodb:LeadingKeys" : "false" }
-        }
-      },
-      {
-        "Sid" : "KeepMachines",
-        "Effect" : "Allow",
-        "Action" : "dynamodb:UpdateItem",
-        "Resource" : "arn:${data.aws_partition.current.partition}:dynamodb:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:table/${var.pool_name}",
-        "Condition" : {
-          "ForAllValues:StringLike" : {
-            "dynamodb:LeadingKeys" : ["RUN#*"]
-          },
-          "ForAllValues:StringEquals" : {
-            "dynamodb:Attributes" : ["PK", "SK", "instances", "updatedAt", "ttl"]
-          },
-          "Null" : {
-            "dynamodb:LeadingKeys" : "false",
-            "dynamodb:Attributes" : "false"
-          }
         }
       },
       {
