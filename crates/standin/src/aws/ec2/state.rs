@@ -269,9 +269,9 @@ impl State {
     pub(crate) fn forget(&mut self, stay: Duration) {
         let (now, before) = (SystemTime::now(), self.instances.len());
         self.instances.retain(|instance| {
-            instance
-                .ended
-                .is_none_or(|ended| now.duration_since(ended).is_ok_and(|since| since < stay))
+            // The clock may have been set back since.
+            let since = |ended| now.duration_since(ended).unwrap_or_default();
+            instance.ended.is_none_or(|ended| since(ended) < stay)
         });
         if self.instances.len() != before {
             let ids = self.instances.iter().map(|instance| instance.machine.id.clone());
